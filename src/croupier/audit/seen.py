@@ -1,10 +1,11 @@
 """What an adversary's views amount to: updates with or without names, sums, or a model, as far as it can read.
 
 `shows` answers for a protocol, before any round, what an adversary gets to see of updates; the questions choose their
-attacks by it. `seen`, `counted` and `read_server` read the views of a round; attacks in `audit.attacks` call them in
-their own process, so that how a view is read is itself done without the truth. Views that a party of a deployment kept
-are read here as well (`audit.recorded.viewed`). No encoder, release or placement is known by its class: each says how
-it is read.
+attacks by it. `seen`, `begun` and `counted` read the views of a round; attacks in `audit.attacks` call them in their
+own process, so that a view is itself read without the truth. Experiments that hold the truth beside a view read it by
+the same functions (`audit.traits.findings`; `read_server` in `audit.permuted_run` and `audit.traits.tiers`), and so
+does an audit of the views that a party of a deployment kept (`audit.recorded.viewed`). No encoder, release or placement
+is known by its class: each says how it is read.
 """
 
 from __future__ import annotations
@@ -120,6 +121,20 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
     return _whole(replace(got, scaled=False) if found.kind == "noise" else got, pipeline, start)
 
 
+def begun(views: Views, protocol: Mapping[str, Any], start: Tensor) -> Tensor:
+    """The model that a round began with, its coordinates in the order of what `seen` makes of the same views.
+
+    `start` is that model as it was handed out. A client that reads the next model undoes the order of hidden
+    coordinates in both; for all others both stay as they travelled.
+    """
+    pipeline = Pipeline.parse(protocol)
+    found, mine = _looked(views, pipeline)
+    if not pipeline.encode.agrees or not set(found.parties) <= set(_CLIENTS):
+        return start
+    view = next(iter(mine.values()))[0]
+    return start if any(one["kind"] == "published" for one in letters(view)) else _plain(view, pipeline)
+
+
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
     """How many ones the server counted for every parameter and modulus.
 
@@ -226,9 +241,13 @@ def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
     """The model of the next round, as a client trains it: what came of this one. Raises: SpecError on the last."""
     if len(views) < 2:
         raise SpecError("a client is handed what came of a round in the next one it takes part in, and there is none")
-    # In hidden coordinates the client's work makes it plain.
-    plain = [value for value in views[1]["inputs"] if isinstance(value, Tensor)] if pipeline.encode.agrees else []
-    return plain[0] if plain else handed(views[1])
+    return _plain(views[1], pipeline)
+
+
+def _plain(view: Mapping[str, Any], pipeline: Pipeline) -> Tensor:
+    """The model that a client was handed, as it trains it: in hidden coordinates its own work makes it plain."""
+    plain = [value for value in view["inputs"] if isinstance(value, Tensor)] if pipeline.encode.agrees else []
+    return plain[0] if plain else handed(view)
 
 
 def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:

@@ -21,7 +21,7 @@ from torch import Tensor
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.audit import seen as reading
 from croupier.audit.question import SERVER, Adversary, adversaries, parse
-from croupier.audit.seen import counted, seen, shows
+from croupier.audit.seen import begun, counted, handed, seen, shows
 from croupier.core.coins import Coins, Stream
 from croupier.core.update import Update
 from croupier.encode.fixed import FixedPoint
@@ -413,3 +413,20 @@ def test_a_share_that_is_no_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     numbers, true = noise(one, parse("sum1", one.pipeline))[0].numpy(), one.sent[0].double().numpy()
     assert kstest(numbers, "uniform", (-0.5, 1)).pvalue < 1e-4
     assert np.corrcoef(numbers, true)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", [name for name, pipeline in ALL.items() if pipeline.encode.agrees])
+def test_a_client_reads_both_models_of_a_round_in_the_order_that_it_trains_in(name: str) -> None:
+    one = staged(name)
+    client, protocol = Adversary(("client",)), one.pipeline.plain()
+    (who, (_, second)), *_ = one.played.seen_by(client, 0).items()
+    joint = one.read(client).sums
+    assert joint is not None
+    # What came of the first round is what the second one begins with.
+    assert torch.equal(begun({who: (second,)}, protocol, handed(second)).double(), joint)
+    # Another client, which takes part without being handed anything in between, reads the same.
+    other = next(views[0] for name, views in one.played.seen_by(Adversary(("clients",)), 1).items() if name != who)
+    assert torch.equal(begun({other["given"]["me"]: (other,)}, protocol, handed(other)).double(), joint)
+    # The order that models travel in is another one, and is all that the server has.
+    assert not torch.equal(handed(second).double(), joint)
+    assert begun(one.views(SERVER), protocol, one.start) is one.start

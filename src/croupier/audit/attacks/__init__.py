@@ -1,1 +1,1 @@
-"""Attacks by topic, each a pure function of bytes: what they know, and what they are asked. See `audit.blind`."""
+"""Attacks by topic, each a pure function of what is known and of what is asked; `audit.blind` says how they run."""

@@ -26,7 +26,8 @@ from croupier.pipeline import Pipeline
 from croupier.release.counted_ones import carries, estimate_carry_bits, pairs_fit
 from croupier.release.opened_sums import Floats, Ints, row_leakage, sum_leakage
 
-# Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
+# Draws of clients for each spread; by what factor (its logarithm) a draw is less likely for each unit that a carry is
+# off; and how often the shares of spreads are fitted again.
 DRAWS = 512
 _OFF = 3.0
 _SETTLE = 100

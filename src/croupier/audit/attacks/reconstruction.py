@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.seen import seen
+from croupier.audit.seen import begun, seen
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout
 from croupier.errors import SpecError, Unsuited
@@ -46,8 +46,8 @@ SLACK = 0.1
 class PublicKnowledge:
     """What is known before any view: the network, and what public records look like.
 
-    `mean`, `spread`, `low` and `high` are those of each place in public records; `guesses` are guesses of several
-    records. `rate` is that of the clients' single step, `steps` how long a search may take.
+    `mean`, `spread` (the variance), `low` and `high` are those of each place in public records; `guesses` are named
+    for several records without a view. `rate` is that of the clients' single step, `steps` how long a search may take.
     """
 
     module: nn.Module
@@ -131,8 +131,9 @@ def mount(told: PublicKnowledge, asked: Mapping[str, Any]) -> dict[str, Any]:
     others to try on rows of one client (`alone`); and `coins`.
     """
     found = seen(asked["views"], asked["protocol"], told.layout, asked["start"])
-    network = holding(told.module, asked["start"], told.layout).eval()
-    rows, first = _gradients(found, asked["start"], told), find_entrance(network, told.shape)
+    start = begun(asked["views"], asked["protocol"], asked["start"])
+    network = holding(told.module, start, told.layout).eval()
+    rows, first = _gradients(found, start, told), find_entrance(network, told.shape)
     each = [MeanGradient(told, network, first, row) for row in rows[: asked["most"]]]
     every = [MeanGradient(told, network, first, rows.mean(0), len(found.present))]
     got, unsuited = dict[str, Tensor](), dict[str, str]()

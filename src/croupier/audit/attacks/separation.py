@@ -40,7 +40,7 @@ def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
 
     `asked` has `rounds`, each with its number (`round`), `views` by party and the model `start` that was handed out in
     it; the public `protocol`; and names of `attacks`. Of each client `when` says of which round its update is, and
-    `means` what all did together in that round: with `less_own`, all but those whose views these are.
+    `means` the mean update of that round: of sums with `less_own`, without those whose views these are.
     """
     attacks, own = {"named": _named, "sums": _sums}, asked.get("less_own", False)
     if strange := [name for name in asked["attacks"] if name not in attacks]:
@@ -161,8 +161,8 @@ class Belief:
     """How clients are believed to move.
 
     `stays` says what stays alike from round to round (updates or models). The part `common` to all clients and a
-    client's `own` part stay alike over so many rounds; the own part is `size` times as large as the common one, and
-    `rest` of a sum is neither.
+    client's `own` part stay alike over so many rounds; the own part has `size` times the variance of the common one,
+    and what is neither `rest` times that of the own part.
     """
 
     stays: str
@@ -182,7 +182,7 @@ def recover(
     process; `stays` is what is held to be alike. With one cohort in all rounds everybody gets the round's mean. A
     client who alone is left of a round has its update by subtraction (`exact`), of the last such round. `rank` is how
     many combinations of clients the rounds tell apart, `alone` who is told from all others by linear algebra, were
-    updates constant. Raises: SpecError when a client was in no round.
+    updates constant. Raises: SpecError when a client was in no round, or sums are not finite.
     """
     left = [one for each in sums if (one := each.without((own or {}).get(each.round, {}))).present]
     part = torch.tensor([[float(who in one.present) for who in clients] for one in left], dtype=torch.float64)

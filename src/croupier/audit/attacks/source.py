@@ -2,8 +2,8 @@
 
 Guessing the client whose model has the lowest loss is due to Hu et al., un-shuffling first to the paper that the
 laboratory reruns as `rns`; joining both with the prior as one posterior is this project's own. An attack gives a score
-for each client (rows) and record (columns). `audit.blind` calls `study` once and `mount` for each view, and
-`audit.questions.source` asks for attacks by name (`ATTACKS`). `mount` runs attacks of `audit.membership`, too.
+for each client (rows) and record (columns). `audit.blind` calls `study` once for the same knowledge and `mount` for
+each view; `audit.questions.source` asks for attacks by name (`ATTACKS`), and for those of `audit.membership`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from croupier.audit import membership, unshuffle
 from croupier.audit.context import Attack, AttackContext
 from croupier.audit.knowledge import Knowledge, fits, log_odds
 from croupier.audit.prior import DOUBTS, Prior, by_label, counts, learn_prior, settled, shares
-from croupier.audit.seen import counted, seen
+from croupier.audit.seen import begun, counted, seen
 from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt, pick
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited, nearest
@@ -41,7 +41,7 @@ def prior(context: AttackContext, coins: Coins) -> Tensor:
 
 
 def prior_of(context: AttackContext) -> Prior:
-    """The prior, learnt once for all attacks on a context."""
+    """The prior, learnt once for all views that the same knowledge is held against."""
     if "prior" not in context.study:
         context.study["prior"] = learn_prior(context.knowledge, context.quiet.child("prior"))
     found: Prior = context.study["prior"]
@@ -135,6 +135,7 @@ def _even(signs: Tensor) -> Tensor:
 
 
 def _lean(signs: tuple[Tensor, Tensor], slopes: tuple[float, float]) -> Tensor:
+    """Each client's (rows) shares of classes (columns) as models show them: by the two signs at these slopes."""
     return torch.softmax(slopes[0] * signs[0] + slopes[1] * signs[1], 1)
 
 
@@ -221,7 +222,7 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> AttackContext:
 
 
 def mount(context: AttackContext, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's place for each record, by attack, and a score for each suspect.
+    """By attack, the place of the guessed client for each record (`guesses`), or a score for each suspect (`scores`).
 
     `asked` has `views`, by party, of the round, or none at all, and the model `start` that was handed out in it; the
     public `protocol`; names of attacks (`source`, `membership`); and `coins`.
@@ -229,8 +230,8 @@ def mount(context: AttackContext, asked: Mapping[str, Any]) -> dict[str, Any]:
     views, protocol, layout = asked["views"], asked["protocol"], context.net.layout
     viewed = context.with_view(None)
     if views:
-        start = asked["start"]
-        viewed = context.with_view(seen(views, protocol, layout, start), counted(views, protocol, layout), start)
+        got = seen(views, protocol, layout, asked["start"])
+        viewed = context.with_view(got, counted(views, protocol, layout), begun(views, protocol, asked["start"]))
     coins = Coins(asked["coins"])
     guesses, scores, unsuited = dict[str, Tensor](), dict[str, Tensor](), dict[str, str]()
     for name in asked["source"]:

@@ -16,18 +16,19 @@ from torch import Tensor
 
 from croupier.audit.question import Adversary
 from croupier.audit.recorded.files import KeptRounds, RecordedRound, Seen
-from croupier.audit.seen import Kind, handed, seen, server_model, shows
+from croupier.audit.seen import Kind, begun, handed, seen, server_model, shows
 from croupier.core.update import Gathered, Layout
 from croupier.errors import CroupierError, SpecError
 from croupier.pipeline import Pipeline
 
+# What can be audited, and what a manifest (`audit.recorded.files`) calls it.
 _SEEN: Mapping[Kind, Seen] = {"named": "named", "sum": "sum", "counts": "sum"}
 _PLAYED = "describe the protocol in a TOML file, and croupier audit plays it"
 
 
 @dataclass(frozen=True)
 class PartyViews:
-    """One party's views by round (`core.view.facts`), and the protocol and layout that they belong to."""
+    """One party's views by round, from 1 (`core.view.facts`), and the protocol and layout that they belong to."""
 
     party: str
     views: Mapping[int, Mapping[str, Any]]
@@ -56,11 +57,12 @@ def rounds_in(kept: PartyViews) -> KeptRounds:
 
 def _round(kept: PartyViews, number: int, kind: Kind) -> RecordedRound:
     start = _start(kept, number)
+    # A client is handed what came of a round in the next one.
     views = [kept.views[at] for at in (number, number + 1) if at in kept.views]
     try:
         got = seen({kept.party: views}, kept.pipeline.plain(), kept.layout, start)
     except (IndexError, KeyError, StopIteration):
-        # The letters that an ended round has are not there.
+        # Letters are missing that a round has when it was completed.
         raise SpecError("the attempt ended before anything was released") from None
     if kind == "named":
         return RecordedRound(number, _named(got), None, start)
@@ -79,9 +81,10 @@ def _named(got: Gathered) -> dict[str, Tensor]:
 
 
 def _start(kept: PartyViews, number: int) -> Tensor | None:
-    """The model that a round began with: as it was handed to a client, or as the server made it the round before."""
+    """The model that a round began with, as a client was handed it or the server made it; None where no view tells."""
     with suppress(StopIteration):
-        return handed(kept.views[number])
+        view = kept.views[number]
+        return begun({kept.party: (view,)}, kept.pipeline.plain(), handed(view))
     if kept.party != "server" or number - 1 not in kept.views:
         return None
     # A round before that failed left the model as it was, which no view of it tells.

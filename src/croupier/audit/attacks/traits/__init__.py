@@ -19,7 +19,7 @@ from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Denoiser, Di
 from croupier.audit.attacks.traits.views import PooledRows, RoundView, pool_rows, read_rounds
 from croupier.core.coins import Coins
 
-# What the view that is read here is called among the answers.
+# The name, among the answers, of what was read off real views (`read_rounds`).
 READ = "seen"
 # The name of the denoiser that verdicts look at; it labels coins, too.
 LINEAR = "wiener"
@@ -68,7 +68,7 @@ def trained(
 
 
 def mount(studied: Studied | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """For each view the chances of classes and the links that the three stages come to.
+    """For each view the chances of classes and the links that the three stages come to, and which were `allowed`.
 
     `asked` has views of rounds by the view's name (`shown`), or `rounds` of parties' views to read (see
     `views.read_rounds`); and `coins`.

@@ -1,8 +1,9 @@
 """What an adversary sees of a round, in the form that attacks on traits and links work with.
 
-`read_rounds` makes it from the real views of all rounds, in the attacks' own process (`audit.attacks.traits`).
-`audit.traits.tiers` and the laboratory's `attacks/tiers` make such views of rows whose senders they know, so that
-answers can be scored. `pool_rows` puts the rows of all rounds together.
+`read_rounds` makes it from the real views of all rounds, in the attacks' own process (`audit.attacks.traits`) and once
+more in `audit.traits.findings`, which holds the truth beside it. `audit.traits.tiers` and the laboratory's
+`attacks/tiers` make such views of rows whose senders they know, so that answers can be scored. `pool_rows` puts the
+rows of all rounds together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.seen import seen
+from croupier.audit.seen import begun, seen
 from croupier.core.tier import Tier
 from croupier.core.update import Gathered, Layout, Slice
 from croupier.errors import RangeError, SpecError
@@ -95,7 +96,8 @@ def read_rounds(asked: Mapping[str, Any]) -> tuple[RoundView, ...]:
     found = []
     for one in asked["rounds"]:
         got = seen(one["views"], asked["protocol"], layout, one["start"])
-        rows = differences(got, one["start"], pipeline.release.pieces == "model")
+        start = begun(one["views"], asked["protocol"], one["start"])
+        rows = differences(got, start, pipeline.release.pieces == "model")
         found.append(_read(one["number"], got, rows, pipeline))
     return tuple(found)
 
