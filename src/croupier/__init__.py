@@ -1,13 +1,14 @@
-"""Croupier: the shuffle model for federated learning, and an audit of what still leaks.
+"""Croupier: federated learning whose server gets a sum or a shuffled set, and an audit of what still leaks.
 
 import croupier
 print(croupier.plan("digits-shuffled"))  # what a run will cost
 print(croupier.explain("digits-shuffled").learns["server"])  # who learns what
 result = croupier.run("digits-shuffled", seed=7)
 print(result.final["accuracy"], result.final["bytes_up_per_client"])
-findings = croupier.audit("digits-uneven", sets={"federation.rounds": 2})  # what the server's view adds
+findings = croupier.audit("digits-uneven", sets={"federation.rounds": 2})  # what looking adds
 
-A description is a preset's name, the path of a TOML file, a dict or a `Spec`; all four take all of them.
+A description is a preset's name, the path of a TOML file, a dict or a `Spec`: `plan`, `explain`, `run`, `audit` and
+`load` take any of them. Every name here is imported from its own file when it is first asked for (`_HOMES`).
 """
 
 from importlib import import_module
@@ -76,7 +77,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version("croupier")
     if name == "audit":
-        # A folder that can be called: see there.
+        # A package that can be called, too: `croupier.audit(...)`; its own `__init__` says how.
         return import_module("croupier.audit")
     if name not in _HOMES:
         raise AttributeError(f"module 'croupier' has no attribute {name!r}")

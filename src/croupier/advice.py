@@ -2,7 +2,7 @@
 
 `croupier recommend` calls `recommend` and prints the `Advice`. The rules are a table (`RULES`) that can be read and
 argued with; nothing is fitted or guessed. Who learns what, and on what that rests, is computed by `statement` for the
-very protocol, and bytes are counted by playing one round of it on a stand-in for the model.
+very protocol, and bytes are counted by playing a round of it on a stand-in for the model, or on two smaller ones.
 """
 
 from __future__ import annotations

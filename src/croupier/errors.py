@@ -1,4 +1,4 @@
-"""Every error that Croupier raises on purpose.
+"""The errors by which Croupier says what is wrong with what it was given, or with what it met.
 
 CroupierError            what was wrong, where, and what to do about it
 ├── SpecError            a description of a run, or a combination of parts, that cannot work
@@ -18,8 +18,9 @@ CroupierError            what was wrong, where, and what to do about it
     ├── TooFew           fewer parties than the quorum; carries who is missing
     └── TooLate          a message that came after its receiver had gone on without it
 
-Each message is one line: what was wrong, where, and what to do about it. `cli` prints that line and ends with status
-2. Whatever else is raised is a fault in Croupier.
+Each message is one line: what was wrong, where, and what to do about it. `cli` prints that line and ends with status 2
+(`accept`, `serve` and `join` have others, too). Whatever else is raised is a fault in Croupier, or a wrong call of it
+in Python.
 """
 
 from __future__ import annotations

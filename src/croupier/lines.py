@@ -1,8 +1,8 @@
 """The lines of a run's metrics as flat numbers: for spreadsheets, trackers and comparisons of runs that are over.
 
-A line of metrics.jsonl is nested. `numbers` makes it flat (for `trackers` and `engine.job.result`), `as_csv` writes the
-rounds of one or several runs as a table (`croupier run --csv`, `croupier compare --csv`, `Result.csv`), and `PastRun`
-reads a run directory for `croupier compare`, without loading its model or its data.
+A line of metrics.jsonl is nested. `numbers` makes it flat (for `trackers`, `engine.job.result` and `croupier compare`),
+`as_csv` writes the rounds of one or several runs as a table (`croupier run --csv`, `croupier compare --csv`,
+`Result.csv`), and `PastRun` reads a run directory for `croupier compare`, without loading its model or its data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from croupier.errors import StoreError
 
-# Not compared: entries for every party, a digest, and what only numbers the line.
+# Left out of the numbers: bytes by party, the model's digest, and what only counts rounds and attempts.
 LEFT_OUT = ("bytes", "model", "round", "attempt")
 
 

@@ -1,8 +1,9 @@
 """What can be said of a run before it: who will learn what (explain), and what it will cost (plan).
 
 `explain` builds the pipeline and asks it; no data are loaded and no function of the user's is called. `plan` trains
-some clients, plays two rounds of the real protocol and multiplies: bytes are exact where the protocol fixes them, and
-seconds and memory are of this machine. Behind `croupier explain`, `croupier plan`, and the functions of the same names.
+some clients (a whole cohort where that is quick), plays two rounds of the real protocol and multiplies: bytes are exact
+where the protocol fixes them, and seconds and memory are of this machine. Behind `croupier explain`, `croupier plan`,
+and the functions of the same names.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def _varies(spec: Spec, clients: int) -> str:
 
 
 def _epsilons(spec: Spec, made: Assembled) -> tuple[Mapping[str, Any], ...]:
-    """By tier, or of records by the fewest a client has: participations, and what they cost."""
+    """By tier and budget, and for the records that are worst off: participations, and what they cost."""
     cohort, rounds = spec.federation.cohort or len(made.task.enrolled), spec.federation.rounds
     drawn = turns(len(made.task.enrolled), cohort, rounds)
     often = {"participations": rounds, "expected_participations": drawn.expected}

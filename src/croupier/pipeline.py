@@ -1,8 +1,8 @@
 """A pipeline: five values that fit, and the two flows (client and server) they make together.
 
-A combination that cannot work, or would hide nothing, is refused when it is built, with the part to change. The flows
-are short: all that differs between protocols is in the parts. `engine.loop` drives them, `statement` asks them what
-they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested on.
+A combination that cannot work, or would not hide what its release should, is refused when it is built, with the part to
+change. The flows are short: all that differs between protocols is in the parts. `engine.loop` and services drive them,
+`statement` asks the parts what they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested on.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Pipeline(Part):
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
-        """Wait for a model, train, privatise, encode, submit. Reveals: what the placement's `submit` says."""
+        """Wait for a model, train, add noise, encode, submit. Reveals: what the placement's `submit` says."""
         (letter,) = yield _FOR_A_MODEL
         model, keys = handed_out(letter.body["model"]), memory.get("keys", {})
         start: torch.Tensor = yield from self.encode.receive(given, memory, model.vector, letter.body)

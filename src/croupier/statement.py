@@ -1,8 +1,9 @@
 """The statement of a pipeline: who learns what, who must not collude, and what is not claimed.
 
-It is computed: every part says in words what it reveals, what it rests on and what it does not claim, and this file
-puts the sentences in order. A guarantee is a number with its theorem or a reason why there is none. `croupier explain`
-prints it; audits print it beside what they measured.
+It is computed: every part says in words what it reveals, what it rests on and what it does not claim. This file puts
+the sentences in order, and has those that follow from several parts together (amplification, rounds, anonymity), or
+that hold for every pipeline (`NETWORK`). A guarantee is a number with its theorem or a reason why there is none.
+`croupier explain` prints it; audits print it beside what they measured.
 """
 
 from __future__ import annotations

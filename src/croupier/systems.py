@@ -1,6 +1,6 @@
 """Whole systems as values: each is one choice of the same five parts.
 
-They are offered in Python, as `croupier.rain()`. Each has the same parts as the presets of that system; numbers may
+They are offered in Python, as `croupier.rain()`. Each has the same five parts as a preset of that system; numbers may
 differ (the preset `intra` has clip 0.1 and buckets of 4). They are pipelines like any other, to be changed, explained,
 run and compared. `audit.arms` compares with most of them by default, and `advice` recommends from them.
 """
@@ -131,7 +131,7 @@ def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious
 
     clip: the length to which an update is clipped.
     sigma: the deviation of the noise on each coordinate, before its sign is taken.
-    lr: how far the model goes along the sum of signs.
+    lr: how far the model goes along the mean of the accepted signs.
     malicious: whether one of the two servers may be malicious; if not, both are trusted to follow the protocol.
     """
     return Pipeline(
@@ -143,7 +143,7 @@ def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious
 def tazza(*, kept: bool = False, first: Literal["clients", "open"] = "clients") -> Pipeline:
     """Tazza: weights under a rule that only clients know, grouped by their answers to probes, averaged by group.
 
-    kept: one rule for the whole run instead of one a round, which is weaker.
+    kept: one rule for the whole epoch instead of one a round, which is weaker.
     first: whether the "clients" draw the first model, or it is the server's, in the "open".
     """
     return Pipeline(encode=HiddenUnits(kept=kept, first=first), release=Rows(), aggregate=Clusters(), place=Direct())

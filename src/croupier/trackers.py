@@ -2,7 +2,7 @@
 
 TensorBoard and MLflow come with the extra `trackers` and are imported when one is made. They get the numbers of each
 round that metrics.jsonl holds, and the run's name: no path, no description, no party's own bytes. A tracker that fails
-in the middle ends tracking, with a warning, and never the run.
+at a round ends tracking, with a warning, and not the run; what fails when it is closed is raised.
 """
 
 from __future__ import annotations

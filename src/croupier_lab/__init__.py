@@ -1,4 +1,5 @@
 """The laboratory beside the product: papers run again, and measurements that any machine can repeat.
 
-It imports `croupier` and is never imported by it; `croupier reproduce` and `croupier bench` load it when asked.
+It imports `croupier`, which imports no part of it: `croupier reproduce`, `croupier bench`, `croupier explain --table`
+and `croupier compare --plot` load it by name when they are asked for.
 """

@@ -1,9 +1,9 @@
 """Aggregators: how the server turns what was released into its next model.
 
 A rule says what it needs (rows, intact rows, names, differences, the server's own records), and a pipeline that cannot
-give it is refused when built (`pipeline`). `Desk` is all that the server may use besides the release: the rule reaches
-nothing else, so that whatever it uses is in the server's view. `engine.work` calls rules and fills the desk; with
-Flower `flower.lead` does, and audits ask a rule's brief to know what the server saw.
+give it is refused when built (`pipeline`). `Desk` is all that a rule may use besides what was released and what it
+remembers: it reaches nothing else, so that whatever it uses is the server's own. `engine.work` calls rules and fills
+the desk; with Flower `flower.lead` does, and audits ask a rule's brief to know what the server saw.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from croupier.encode.encoder import Brief
 class Desk:
     """What the server itself owns while it aggregates: the models it handed out, the layout, and coins of its own.
 
-    With root records of its own, `fit` is the clients' local training on them, from a start to the vector after it,
-    and `features` gives what a model's last linear layer is fed for each of them (its outputs where it has none).
+    Where the server has root records, `fit` is the clients' local training on them, from a start to the vector after
+    it, and `features` gives what a model's last linear layer is fed for each of them (its outputs where it has none).
     `answers` gives a model's outputs for any inputs, which have the shape `inputs`: the network itself is public.
     """
 
@@ -44,9 +44,10 @@ class Desk:
 class Aggregator(Part):
     """A rule: what it makes of what was released, and in `needs` what it cannot do without.
 
-    Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids`, their `labels`
-    (published noise and budget) and `samples` (a record beside each); of the server `root` (training on its own
-    records, `Desk.fit`), `forward` (a model's features of them, `Desk.features`) and `answers` (to inputs of its own).
+    Of the release it may need `rows`, `intact` ones (each one client's whole update, or one group's mean), their `ids`,
+    their `labels` (published noise and budget) and `samples` (a record beside each); of the server `root` (training on
+    its own records, `Desk.fit`), `forward` (a model's features of them, `Desk.features`) and `answers` (what a model
+    makes of any inputs, `Desk.answers`).
     """
 
     verb: ClassVar[str] = "aggregate"

@@ -22,7 +22,7 @@ def factors(gathered: Gathered, by: By, signal: float, use: str) -> Tensor | Non
 
     A row that is the mean of several clients has their number in its weight, and one client's noise as its label: its
     own noise is that much less, so that the product is right for it too.
-    Raises: ProtocolError where nothing is published, or not for every row.
+    Raises: ProtocolError where nothing is published, or not for every row, or where a variance of 0 would divide.
     """
     if by == "records":
         return None

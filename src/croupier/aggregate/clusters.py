@@ -31,7 +31,7 @@ Starts = Literal["uploads", "dominant"]
 Within = Literal["mean", "median", "trimmed"]
 # Of every coordinate this share is left out at either end by `within = "trimmed"`.
 _TRIM = 0.2
-# Further than any two answers can be.
+# Farther apart than any two uploads' answers can be: 1 minus a cosine is 2 at most.
 _FAR = 3.0
 
 

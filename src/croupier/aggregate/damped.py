@@ -2,7 +2,7 @@
 
 Where privacy noise drowns that change, going all the way makes the model wander at random. It is one choice for the key
 `step` of `aggregate.mean`, beside those in `aggregate.step`. `croupier reproduce` uses it for IntraShuffler
-(`papers.intra.protocols`), where a server takes smaller steps.
+(`papers.intra.protocols`), where noise asks for smaller steps.
 """
 
 from __future__ import annotations

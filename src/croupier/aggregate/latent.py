@@ -22,7 +22,7 @@ from croupier.errors import ProtocolError
 def flare(rows: Tensor, features: Tensor, heat: float = 1.0, order: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The mean of the rows, weighted by the exponential of the votes that each one's model gets, and its weights.
 
-    `features` are (rows, records, width). Every model votes for the half of the others that is nearest to it.
+    `features` are (rows, records, width). Each of n models votes for the n / 2 others (rounded down) nearest to it.
     """
     weights = vote_weights(discrepancies(features), heat, order)
     return combine(rows, weights), weights

@@ -1,7 +1,8 @@
 """SignSGD with majority vote: every weight takes one step where most clients want it to go.
 
-One bit a coordinate counts, so that a single client can move no weight by more than one vote. It needs rows in no
-particular order, so that it works behind a shuffle. A description names it (`protocol.aggregate = "majority"`).
+Each client has one vote on each weight, however large its values are. Weights are looked at one by one, so that a row
+need not be one client's whole update: the rule works behind shuffles of whole rows, layers and single parameters. A
+description names it (`protocol.aggregate = "majority"`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def majority(rows: Tensor, tie: Tensor | float = 0.0) -> Tensor:
 class Majority(Robust, use="majority"):
     """A step of `lr` by the sign of the sum of the updates' signs.
 
-    Where as many want up as down, a weight stays `still`, goes where it went the round before (`previous`), goes `up`,
-    or by the toss of a coin. Statistics move by their median.
+    Where as many want up as down, a weight stays `still`, goes where it went the round before (`previous`; in the
+    first round it stays), goes `up`, or by the toss of a coin. Statistics move by their median.
     From: Bernstein et al. 2019, signSGD with majority vote, on differences: the sign of what local training changed.
     """
 

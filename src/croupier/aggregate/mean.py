@@ -2,8 +2,8 @@
 
 The default of `protocol.aggregate`, and the rule of most presets. Rows are added in float64 with what each addition
 rounds away carried along (`kernels.weighted`), so that the result does not depend, to the last bit, on the order that a
-shuffle left: protocols which differ only in what the server sees then train the same model. `Scaled` hands the next
-round's scale out with the model, for `encode.fixed` and `encode.residues`.
+shuffle left: protocols which differ only in what the server sees then train the same model. `Scaled` hands out each
+round's scale with the model, for `encode.fixed` and `encode.residues`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Scaled(Mean, use="scaled"):
         return (wire.Field("scale", "<f8", (len(layout.carried) if self.each else 1,)),)
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:
-        """The least power of two that leaves room above the last model's largest weight."""
+        """The least power of two that is `room` times the last model's largest value, and `floor`, or more."""
         return {"scale": self._scales(desk.models[0], desk.layout)}
 
     def verify(self, model: Model, brief: Brief, layout: Layout) -> None:

@@ -1,7 +1,7 @@
 """The coordinate-wise median: every parameter by itself takes the middle of what the clients sent.
 
 It looks at each parameter alone, so that it works even behind a shuffle of single parameters. While fewer than half of
-a parameter's rows are lies, they cannot move it past honest values; a row may be the sum of a group
+a parameter's rows are lies, they cannot move it past honest values; a row may be the mean of a group
 (`release.groups`), which one liar spoils. A description names it (`protocol.aggregate = "median"`).
 """
 
@@ -32,7 +32,7 @@ class Median(Aggregator, use="median"):
 
     @property
     def anew(self) -> bool:
-        """True: nothing is remembered from round to round, as `encode.hidden` needs where each has its own rule."""
+        """True: nothing is remembered, which `encode.hidden` asks where each round has coordinates of its own."""
         return True
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:

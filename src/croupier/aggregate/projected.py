@@ -28,8 +28,8 @@ _LEAST = 1e-12
 def projected(rows: Tensor, guiding: Tensor, rank: int) -> Tensor:
     """The mean of all rows, of which those that do not guide count by their projection.
 
-    It goes onto the first `rank` right singular vectors of the guides, which are never built: inner products of rows,
-    which are few, give what each guide counts for.
+    The projection is onto the first `rank` right singular vectors of the guides. These are never built: the inner
+    products of rows, which are few, give what each guide counts for.
     """
     guides, others = rows[guiding], rows[~guiding]
     total = torch.ones(len(guides), dtype=torch.float64, device=rows.device)

@@ -1,8 +1,9 @@
 """Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step.
 
-The first two need names, because a history is somebody's; behind any shuffle they are refused (unless `slots` asks for
-places of rows instead). What is remembered is part of the server's state, and is resumed with it. Descriptions name
-them, `romoa` derives from `RemembersClients`, and RAIN's comparisons in the laboratory call the plain functions.
+The first two need names, because a history is somebody's: behind a shuffle they are refused, unless whole rows are
+shuffled and `slots` takes places of rows for clients. What is remembered is part of the server's state, and is resumed
+with it. Descriptions name them, `romoa` derives from `RemembersClients`, and RAIN's comparisons in the laboratory call
+the plain functions.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Adding(RemembersClients):
 
 
 def last_layer(layout: Layout) -> int:
-    """The first coordinate of the last layer's weights, which are the last of the weights."""
+    """The coordinate where the last layer's weights begin; they run to the end of the weights."""
     weights = [(part, start) for part, start, _ in layout.spans() if part.role == "weight"]
     return next(start for part, start in weights if part.layer == weights[-1][0].layer)
 

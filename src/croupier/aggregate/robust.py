@@ -1,9 +1,9 @@
-"""The shell of every rule on whole rows: from what was released to the next model.
+"""The shell of most rules on rows: from what was released to the next model.
 
 A new rule is a function on rows and a subclass of `Robust` with one method, `move`; rounding, statistics, empty rounds
 and the server's memory are dealt with here, once. `geometry`, `spectral`, `reference`, `reputation`, `romoa`, `latent`,
-`cluster`, `majority` and `projected` are built so. Robust rules weigh all rows alike: how many records a client claims
-to have is what a liar would lie about.
+`cluster`, `majority` and `projected` are built so. None of them weighs a row by its client's number of records: that
+number is the client's own claim, and a liar would lie about it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Move:
 
 
 class Robust(Aggregator):
-    """A rule on rows of differences that count alike; it looks at weights, never at statistics.
+    """A rule on rows of differences that count alike; `move` is given their weights without their statistics.
 
-    Statistics (a normalisation's means and variances) are no steps of a descent: they follow the weights that the rule
-    gave to rows, as a mean, or stay where it gave none.
+    Statistics (a normalisation's means and variances) are no steps of a descent: they move by the mean of the rows,
+    each as the rule weighed it, and stay where it weighed none, unless a rule has a `rest` of its own.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"rows", "intact"})
@@ -84,7 +84,7 @@ Assumed = Annotated[float, AfterValidator(_assumed)]
 
 
 def assumed(f: float, count: int) -> int:
-    """How many of so many rows that is; a share is rounded up, as fewer were not allowed for."""
+    """How many of `count` rows may lie; a share of them is rounded up."""
     return int(f) if f >= 1 else math.ceil(f * count - 1e-9)
 
 

@@ -35,7 +35,8 @@ def romoa(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of the clipped rows, each coordinate times its factor; the mean factor of each row; this round's factors.
 
-    `spans` are the tensors of the weights, `last` the direction of the round before and `before` its factors.
+    `spans` are where each tensor of weights begins and ends, `last` is the direction of the round before, and `before`
+    has each row's factors of its client's last round.
     """
     found = factors(rows, spans, last)
     mixed = (1 - beta) * found + beta * before.to(found)
@@ -149,8 +150,7 @@ class Romoa(RemembersClients, use="romoa"):
 
     Likenesses are of single coordinates, each as a vector of two with the last step, and of tensors, by cosine and
     correlation, all on the coordinates that are largest in some update. Each is clustered in two, and an update gets
-    the less, the farther it lies from the larger cluster's middle. `beta` is what a client's factors of the round
-    before count for.
+    the less, the farther it lies from the larger cluster's middle. `beta` is what a client's earlier factors count for.
     From: Mao et al. 2021. Two clusters grow from the two updates farthest apart, not from random ones; a coordinate
     that is large in no update is judged by its tensor alone. It remembers one number a weight and client.
     """

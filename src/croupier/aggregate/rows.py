@@ -1,9 +1,9 @@
 """What rules on rows have in common: inner products, norms and sums in float64, a block of coordinates at a time.
 
-Rows are differences, one per client, of any float type on any device. Nothing is centred first: one far row would
-then take the digits of all the others. Everything that rules compute of high-dimensional rows is a few inner products.
-Taken block by block they need no copy of the rows in float64, on the CPU or on a GPU. All rules but the mean and
-RAIN's own use it, and the laboratory for its comparisons with RAIN.
+A row is one client's (or group's) difference or model, of any float type on any device. Nothing is centred first: one
+far row would then take the digits of all the others. Everything that rules compute of high-dimensional rows is a few
+inner products. Taken block by block they need no copy of the rows in float64, on the CPU or on a GPU. All rules but the
+mean and RAIN's own use it, and the laboratory for its comparisons with RAIN.
 """
 
 from __future__ import annotations

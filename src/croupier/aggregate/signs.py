@@ -28,7 +28,7 @@ class SignTrust(Aggregator, use="sign-trust"):
     The reference is the sign of what the server's own root data teach (`reference` "root"), or the last step's sign
     ("last", from the second round on). `shown` "late" commits to it before the clients train and shows it to those who
     compute the release once all updates are fixed; "public" shows it to everybody at once, so that a client can copy
-    it. When no row is accepted the model stays, or follows the reference (`empty`).
+    it. When no row is accepted the model stays, or follows what the root data teach (`empty`).
 
     RAIN's equations 9 to 12 and Algorithm 2's next direction. Not as printed: the late reference.
     """

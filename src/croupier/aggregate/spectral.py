@@ -1,7 +1,8 @@
 """Rules that look for what stands out in few directions: DnC by singular vectors, SignGuard by counts of signs.
 
-Both look at some coordinates only, drawn by the server after the rows are fixed, so that an attacker cannot aim at
-them. Descriptions name them (`dnc`, `signguard`), and RAIN's comparisons in the laboratory call the plain functions.
+DnC's directions and SignGuard's counts are taken of some coordinates only, which the server draws after the rows are
+fixed, so that an attacker cannot aim at them; SignGuard's bounds on lengths are of whole rows. Descriptions name them
+(`dnc`, `signguard`), and RAIN's comparisons in the laboratory call the plain functions.
 """
 
 from __future__ import annotations

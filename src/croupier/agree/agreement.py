@@ -115,7 +115,7 @@ class AgreementForm:
     schemas: Callable[[AgreementCall], Mapping[str, Schema]]
 
     def spec(self, call: AgreementCall) -> bytes:
-        """What headers of an attempt name the protocol by."""
+        """The digest by which headers of an attempt name the protocol."""
         return canon.digest(("croupier/1", self.name, call.start, call.roster))
 
     def coins(self, root: Coins, name: str, call: AgreementCall) -> Coins:

@@ -20,7 +20,7 @@ from croupier.errors import ProtocolError
 
 
 def asked_of(holders: tuple[str, ...], number: int, digest: bytes) -> tuple[str, ...]:
-    """Whom to ask: 2f + 1 of those who can, in an order that nobody chooses."""
+    """Whom to ask: 2f + 1 of those who can, in an order that no client chooses."""
     faulty = (len(holders) - 1) // 3
     return tuple(sorted(heads(tuple(sorted(holders)), number, digest)[: 2 * faulty + 1]))
 
@@ -31,7 +31,10 @@ def model_schema(size: int) -> Schema:
 
 
 def taken_alike(kind: str, asked: tuple[str, ...], did: str, send: tuple[Letter, ...] = ()) -> SubFlow:
-    """The server's part: the model that enough of those who were asked send alike. Raises: ProtocolError."""
+    """The server's part: the model that enough of those who were asked send alike.
+
+    Raises: TooFew when too few send anything; ProtocolError when too few send the same.
+    """
     least = len(asked) // 2 + 1
     inbox = yield Exchange(send, Wait(kind, asked, least))
     sent = {canon.digest(dict(letter.body)): letter.body for letter in inbox}

@@ -74,7 +74,10 @@ class AgreementSetting:
 
 @dataclass(frozen=True)
 class UpcomingRound:
-    """A round that is about to begin: who is enrolled and invited, who does not come, how few are enough."""
+    """A round that is about to begin: who is enrolled and invited, who does not come, how few are enough.
+
+    `number` counts rounds from 0; `attempts` is how often clients may try to agree on the round's rule.
+    """
 
     number: int
     enrolled: tuple[str, ...]
@@ -94,7 +97,7 @@ class PreparedRound:
     """What a round begins with, what it took, and what the server saw of it.
 
     `without_rule` are the clients that came and cannot open the model meant for them. `lost` says why the round cannot
-    be held, and is empty where it can. `unknown`: it is lost because nobody who came knows the last model's rule.
+    be held, and is empty where it can. `unknown`: it is lost because too few who came know the last model's rule.
     """
 
     memories: Mapping[str, Memory] = field(repr=False)

@@ -2,8 +2,8 @@
 
 Tazza's clients agree on a shuffling rule, with a seed that a head chooses; here nobody chooses it, and each round's
 rule is derived from it. All must take part, and whoever finds anything amiss stops: that is safe with any number of
-faulty participants and any relay, and loses nothing but the attempt. A faulty participant that withholds its draw makes
-the others draw again: it gets one more secret a restart, and can choose none.
+faulty participants and any relay. What is lost is the attempt and, once somebody signed an outcome, its number. A
+faulty participant that withholds its draw makes the others draw again, and so gets another secret; it can choose none.
 
 Reveals to the relay: who takes part, commitments, sealed boxes, and the digest of the secret. The secret stays hidden
 from it as long as no participant, and nobody who is ever given the secret, tells it.

@@ -1,10 +1,10 @@
 """What the two conductors share: an agreement's conductor decides, from public facts, what clients do before a round.
 
-A conductor (`one_epoch`, `each_round`) is a generator: it yields what is to be done next (`Called`), is told how it
-ended (`Reports`), and returns what the round begins with (`RoundDecision`). So one text serves two callers: a
-simulation plays what it yields with everybody at one table (`epochs`), a deployed server announces it over the network
-(`service.chair`). It sees no secret: of a client it knows what that client says it signed and holds. A conductor that
-starts anew, because its server did, goes on from the same facts.
+A conductor (`one_epoch`, `each_round`) is a generator: it yields what is to be done next (`Called`), is told who
+complained and why attempts failed (`Reports`), and returns what the round begins with (`RoundDecision`). So one text
+serves two callers: a simulation plays what it yields with everybody at one table (`epochs`), a deployed server
+announces it over the network (`service.chair`). It sees no secret: of a client it knows what that client says it signed
+and holds (`PublicFacts.known`). A conductor that starts anew, because its server did, goes on from the same facts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from croupier.errors import ProtocolError
 
 @dataclass(frozen=True)
 class RoundDecision:
-    """What a round begins with: who forgets older secrets, who cannot open its model, and why it is not held.
+    """What a round begins with: who forgets older secrets, who cannot open its model, and why the round is not held.
 
-    `strangers` are the clients that came and cannot open the model meant for them. With `unknown` the round is not held
-    because nobody who came knows the rule that the last model lies under.
+    `strangers` are the clients that came and cannot open the model meant for them: they lack its secret. With `unknown`
+    the round is not held because too few of those who came know the rule that the last model lies under.
     """
 
     forget: tuple[str, ...] = ()
@@ -45,7 +45,8 @@ class PublicFacts:
     """What whoever conducts agreements goes by: rules, public keys, the round, clients' public standings, the models.
 
     `known` and `models` are asked anew each time, because attempts change what they answer. `since` is the last number
-    and attempt that were called before: no attempt is called twice.
+    and attempt that a deployed server called, so that after a restart it calls none twice; a simulation leaves it out.
+    `meeting` is the round that is about to begin.
     """
 
     rules: AgreementRules

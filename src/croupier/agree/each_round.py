@@ -3,7 +3,7 @@
 Tazza's paper has it this way: the participants of a round agree on its rule, and fetch the last rule from those who
 took part in the round before. `agree_each_round` decides it from public facts; `epochs.conduct` takes it where
 `protocol.encode.agree = "round"`, in simulations and at deployed servers (`service.chair`). A round is lost where
-nobody who came knows the last rule, or too few can agree on the next. `one_epoch` is the other way.
+nobody who came knows the last rule, or too few come to hold the next. `one_epoch` is the other way.
 
 Reveals to the relay: who knows which rule, who asks for one, sealed boxes, and digests.
 """
@@ -23,7 +23,7 @@ from croupier.core.update import Model, meant_for
 
 
 def agree_each_round(facts: PublicFacts) -> Conduct:
-    """Those who came hand on the last rule, and agree on the next. Raises: ProtocolError without a first model."""
+    """Those who came hand on the last rule, and agree on the next. Raises: ProtocolError, for want of a first model."""
     meeting, models = facts.meeting, facts.models()
     able = meeting.here
     if models:

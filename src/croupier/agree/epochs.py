@@ -1,7 +1,7 @@
 """What a simulated run's clients agree on before a round, where their encoder hides coordinates by a secret.
 
 Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
-model from somebody who took part in making it. `conduct` decides what is done from public facts; here it is done, with
+model from somebody who knows it. `conduct` decides what is done from public facts; here it is done, with
 everybody at one table. A deployed server does the same over the network (`service.chair`).
 
 `encode.hidden` makes an `Epochs` for the round loop (`engine.loop`), which calls `ready` before each round. `plain_of`
@@ -71,7 +71,7 @@ class _Talk:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Holds what a run's clients do before a round, with everybody's keys and coins."""
+    """Plays what a run's clients do before a round, with everybody's keys and coins."""
 
     rules: AgreementRules
     setting: AgreementSetting
@@ -87,8 +87,8 @@ class Epochs:
     def ready(self, meeting: UpcomingRound, memories: Mapping[str, Memory]) -> PreparedRound:
         """Let clients agree on what the round needs, and draw the first model if there is none yet.
 
-        Raises: ProtocolError when there is no agreement on an epoch. Why a single round cannot be held is said in the
-        `PreparedRound` instead.
+        Raises: ProtocolError when there is no agreement on an epoch, or a model cannot be moved. Why a single round
+        cannot be held is said in the `PreparedRound` instead.
         """
         talk, public = _Talk(dict(memories)), next(iter(self.keys.values()))["public"]
         steps = conduct(PublicFacts(self.rules, self.setting.run, public, meeting, talk.known, talk.models))

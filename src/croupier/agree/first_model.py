@@ -45,7 +45,7 @@ class FirstDraw:
 
     @property
     def spec(self) -> bytes:
-        """What headers of it name the protocol by."""
+        """The digest by which headers name the protocol."""
         return canon.digest(("croupier/1", "first model", self.drawers))
 
     def given(self, name: str) -> Given:

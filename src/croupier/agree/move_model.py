@@ -43,7 +43,7 @@ class Transfer:
 
     @property
     def spec(self) -> bytes:
-        """What headers of it name the protocol by."""
+        """The digest by which headers name the protocol."""
         return canon.digest(("croupier/1", "move", self.frame, self.movers))
 
     def given(self, name: str) -> Given:

@@ -24,14 +24,18 @@ TRIES = 3
 
 
 def agree_for_epoch(facts: PublicFacts) -> Conduct:
-    """Let all enrolled clients hold one epoch, and all models lie in its coordinates. Raises: ProtocolError."""
+    """Call for what is lacking until all enrolled clients hold one epoch and all models lie in its coordinates.
+
+    A newcomer that a welcome did not reach, and a model that nobody can move, are left as they are.
+    Raises: ProtocolError when clients do not agree, or no model comes of what they were called for.
+    """
     everyone = facts.meeting.enrolled
     held = {who: epoch for who in everyone if (epoch := facts.known(who).epoch) is not None}
     new = tuple(who for who in everyone if who not in held)
     if not held:
         yield from _settle(facts, 0)
     elif new and facts.rules.newcomers == "welcome":
-        # Who does not get the secret asks before the next round.
+        # Who does not get the secret now is welcomed again before the next round.
         yield Called.handing(WELCOME, facts.meeting.number, next(iter(held.values())), new)
     elif new:
         yield from _renew(facts, held)
@@ -41,7 +45,7 @@ def agree_for_epoch(facts: PublicFacts) -> Conduct:
 
 
 def _settle(facts: PublicFacts, number: int) -> Steps:
-    """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
+    """An epoch's agreement: over once every client holds its outcome. Raises: ProtocolError after `TRIES` attempts."""
     meeting = facts.meeting
     call = AgreementCall(facts.run, number, meeting.number, meeting.enrolled, facts.next_attempt(number))
     for left in reversed(range(TRIES)):
@@ -54,7 +58,7 @@ def _settle(facts: PublicFacts, number: int) -> Steps:
 
 
 def _renew(facts: PublicFacts, held: dict[str, Epoch]) -> Steps:
-    """A new epoch among everybody. Raises: ProtocolError."""
+    """A new epoch among everybody. Raises: ProtocolError, also where too few of an epoch's roster are still there."""
     enrolled = facts.meeting.enrolled
     for epoch in dict.fromkeys(held.values()):
         epoch.follows(enrolled, (len(enrolled) - 1) // 3)
@@ -74,7 +78,7 @@ def _move(facts: PublicFacts) -> Steps:
 
 
 def _between(facts: PublicFacts, frame: Frame) -> tuple[str, ...]:
-    """Those who hold the epoch of a frame, and a later one."""
+    """Those who hold the epoch of a frame as an older one, and so both its secret and that of their current epoch."""
     known = {who: facts.known(who) for who in facts.meeting.enrolled}
     return tuple(
         who for who, one in known.items() if one.behind(frame) and one.epoch and not one.epoch.covers(frame)

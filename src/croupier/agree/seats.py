@@ -1,8 +1,9 @@
 """One party's seat in an agreement, from what was announced and from what that party alone holds.
 
-What a client does to its own memory when an attempt is over is here too (`SeatPlan.after`): it keeps its standing, or
-an older epoch that was handed on to it. A simulation seats everybody so (`epochs`), a deployed party itself
-(`service.plans`): both play the same flows, and nobody else's secrets are needed to make a seat.
+What a party remembers when an attempt is over is here too (`SeatPlan.after`): a client keeps its standing, or an older
+epoch that was handed on to it, and the server keeps a model. A simulation seats everybody so (`epochs`), but for the
+first model, which it draws without seats; a deployed party seats itself (`service.plans`). Both play the same flows,
+and nobody else's secrets are needed to make a seat.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Insider:
 
 @dataclass(frozen=True)
 class SeatPlan:
-    """All that a driver needs to seat one party; `after` makes its next memory of its own and of what its flow gave."""
+    """All that a driver needs to seat one party; `after` makes its next memory of its own and of what its flow gave.
+
+    `spec` is the digest by which headers name the protocol.
+    """
 
     party: Party
     given: Given
@@ -85,18 +89,21 @@ def form_of(called: Called, run: bytes) -> tuple[AgreementForm, AgreementCall]:
         number, start, last = terms["number"], terms["start"], terms["last"]
         return form, AgreementCall(run, number, start, called.roster, terms["attempt"], last)
     epoch, new = read_epoch(terms["epoch"]), tuple(terms["new"])
-    # One who tells is enough where a rule is handed on: what it tells is held against the digest of the model's frame,
-    # and who could forge both could as well hand out another model.
+    # One holder is enough where a rule is handed on: what it tells must fit the digest of the epoch that is announced,
+    # and only opens models. A server and a holder that forge both gain no more than by handing out another model.
     form = welcome(epoch, new, faulty=0 if called.what == HAND_ON else None)
     call = invitation(run, epoch, new)
     if call.roster != called.roster:
         raise ProtocolError(f"{called.what!r}: those who are called are not those who hold the epoch and those who ask")
-    # A frame may be asked for in several rounds: each has coins of its own.
+    # A frame may be asked for in several rounds: coins depend on this name, so that each round has its own.
     return replace(form, name=f"{called.what}, round {called.before}"), call
 
 
 def simulated_coins(called: Called, run: bytes, root: Coins, name: str) -> Coins:
-    """A party's coins in a simulation, which draws everybody's from one root."""
+    """A party's coins in a simulation, which draws everybody's from one root.
+
+    Those of a first model serve deployed parties that are given a simulation's coins, as in the laws.
+    """
     if called.what == MOVE:
         return Transfer(run, called.before, called.terms["frame"], called.roster, 0).coins(root, name)
     if called.what == FIRST:
@@ -129,7 +136,10 @@ def _agreed(own: Memory, ended: Memory) -> Memory:
 
 
 def _handing(called: Called, me: Insider) -> Standing:
-    """A holder's standing with only the epoch that is asked for, which names all who hold it; nothing for who asks."""
+    """A holder's standing with only the epoch that is asked for, as it was announced; an empty one for who asks.
+
+    The announced roster names all holders: by it the flow tells who gives and who asks.
+    """
     epoch = read_epoch(called.terms["epoch"])
     if me.name not in epoch.roster:
         return Standing()

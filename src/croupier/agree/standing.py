@@ -25,7 +25,8 @@ from croupier.mpc.joint import rule_digest, rule_seed
 class Standing:
     """The highest number it signed for, the last round it used a rule in, and the epoch it holds with its secret.
 
-    `older` are epochs with their secrets that models may still lie in: they open what is handed out, and make nothing.
+    `older` are epochs with their secrets that models may still lie in: they open models, and no update is put under
+    their rules.
     """
 
     signed: int = -1
@@ -88,7 +89,8 @@ class Standing:
     def rule(self, run: bytes, number: int, *, kept: bool = False) -> tuple[bytes, Frame, Standing]:
         """The seed of a round's rule, its frame, and the standing after its use; with `kept`, one rule for the epoch.
 
-        Raises: ProtocolError when there is no epoch for the round, or a later one was signed and not received.
+        Raises: ProtocolError when no epoch serves the round: none is held, a later one was signed and not received, a
+        later round was used, or the secret is not the epoch's.
         """
         if self.epoch is None:
             raise ProtocolError(f"round {number}: no epoch is held; take part in an agreement, or be welcomed into one")

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Room(ModuleType):
-    """A module that passes a call on to the house's own function, which stands floors above this room."""
+    """A module that can be called: it passes the call on to `audit.described.audit`, imported only then."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return import_module("croupier.audit.described").audit(*args, **options)

@@ -2,8 +2,8 @@
 
 What an attack finds means little by itself: a reader wants to know what the same attack finds where nothing defends,
 and under other protocols. `arms_of` makes the list for one description, and says why some protocols do not fit its
-task. `audit.described` calls it before anything is trained. `KNOWN` has the protocols that `--against` knows by name,
-besides presets and TOML files.
+task. `audit.described` calls it before anything is trained. `--against` takes the names in `KNOWN`, "noise" (the own
+noise without its release), presets and TOML files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KNOWN: dict[str, tuple[str, Callable[[int], Pipeline]]] = {
 }
 # What a protocol is compared with where nothing else is named.
 AGAINST = tuple(name for name in KNOWN if name != "sum")
-# The same where time is short: the systems, without the naive shuffles.
+# The same with `--fast` on large data: the systems, without the naive shuffles.
 FEWER = tuple(name for name in AGAINST if not name.startswith("shuffle-"))
 NOISE = "noise"
 # A protocol that differs from every other one in more places than these is said to be like none.
@@ -57,7 +57,7 @@ def arms_of(
     spec: Spec, setting: Setting, against: Sequence[str] | None, made: Assembled, data: str | Path | None,
     usual: Sequence[str] = AGAINST, called: str = "",
 ) -> tuple[list[Arm], dict[str, str]]:  # fmt: skip
-    """The description's own protocol first, then no defence, then others; and why some do not fit the task.
+    """The description's own protocol first, then no defence, then others; and by name why some were left out.
 
     Where nothing is named `against`, it is the `usual` ones. `called`: the own protocol's name, if not the spec's.
     """
@@ -74,7 +74,7 @@ def arms_of(
             pipeline = Pipeline.parse(make(cohort).plain())
             lacks = "root" in pipeline.aggregate.asks and not spec.task.root.records
             changes: tuple[tuple[str, Part], ...] = (("root", Root(records=100)),) if lacks else ()
-            # A server that compares needs records of its own, which are then kept back from everybody.
+            # A rule that compares with the server's own records is given some, which no client then trains on.
             offers = made.task.offers | ({"root", "forward"} if changes else frozenset())
             check(pipeline, clients, setting.plan, offers)
         except SpecError as error:

@@ -5,7 +5,7 @@ So `with_malicious_clients` changes only what malicious clients train on and wha
 local noise; `SeededTask.train` plays the rounds and measures the models that honest clients would get.
 `audit.questions.poisoning` trains through it, and `audit.questions.permutation` and `audit.permuted_run` take the task
 of a seed from it. In the laboratory `attacks/rules_under_attack`, `attacks/clustered_training` and
-`bench/leakage/permuted_pictures` do the same.
+`bench/leakage/permuted_pictures` use it.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Bench:
 
     @property
     def undefended(self) -> Arm | None:
-        """The arm on which attacks show that they work: the server sees updates, named and without noise."""
+        """The arm on which attacks show that they work (see `is_undefended`); None where there is none."""
         return next((arm for arm in self.arms if is_undefended(arm)), None)
 
     def adversaries(self, arm: Arm) -> tuple[Adversary, ...]:
@@ -140,7 +140,7 @@ class Bench:
         return self.once(("stage", learnt), lambda: Stage(learnt, self.coins))
 
     def played(self, arm: Arm) -> PlayedRounds:
-        """An arm's rounds, everybody's views kept; of the last arm that was asked for."""
+        """An arm's rounds with everybody's views; they are kept until another arm's are asked for."""
 
         def make() -> PlayedRounds:
             self.watch(f"seed {self.seed}: {arm.title}")

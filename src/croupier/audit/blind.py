@@ -6,9 +6,9 @@ canonical bytes, each message after its length. A topic is a module of `croupier
 is what follows from knowledge alone, kept from question to question, and `mount(studied, asked)` the attack, a pure
 function of both.
 
-`audit.harness` and `audit.recorded.audited` open a `Panel` of such processes. The questions in `audit.questions`, and
-`audit.traits.scores` for two of them, ask it; benches of the laboratory do so, too. The law is
-`tests/laws/test_blind.py`.
+`audit.harness` and `audit.recorded.audited` open a `Panel` of such processes. All questions but `poisoning`, which
+reads no view, ask it (`traits` and `linkage` through `audit.traits.scores`), and benches of the laboratory do. The law
+is `tests/laws/test_blind.py`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Blind:
         self._process.wait()
 
     def ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
-        """What the attacks answer. Raises: ProtocolError when an attack fails."""
+        """What the attacks answer, without a panel: for tests. Raises: ProtocolError when an attack fails."""
         return self.answer(topic, learnt_of(topic, known), asked)
 
     def answer(self, topic: str, learnt: bytes, asked: Plain) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Panel:
         self._open.__exit__(*error)
 
     def ask(self, topic: str, known: Plain, asked: Plain) -> Future[dict[str, Any]]:
-        """What the attacks will answer."""
+        """What the attacks will answer; waits while twice as many questions are open as processes may run."""
         self._room.acquire()
         learnt = learnt_of(topic, known)
         with self._turn:
@@ -171,7 +171,7 @@ def _put(pipe: IO[bytes], body: bytes) -> None:
 
 
 def _get(pipe: IO[bytes]) -> Any:
-    """What comes next; None at the end, also when the other side was cut off."""
+    """The next message; None at the end, also when the other side was cut off."""
     size = int.from_bytes(pipe.read(8), "little")
     body = pipe.read(size)
     return canon.load(body) if size and len(body) == size else None

@@ -37,9 +37,10 @@ class AttackContext:
     """What one attack gets: the adversary's knowledge, and what it read in a view (`seen`), or nothing.
 
     Outputs of a model on inputs are computed once for all attacks on a view (`ran`, by the model's digest). `study`
-    holds what follows from knowledge alone, drawn from the coins `quiet`, so that it is the same whichever view comes
-    first. `counts` are counted ones, which tell more than `seen`, decoded from them; `carried` keeps candidate values
-    made of them. `start` is the model that was handed out, where it is known.
+    holds what follows from knowledge, drawn from the coins `quiet`, so that it is the same whichever view comes first,
+    and gradients at the model last handed out (`audit.membership`). `counts` are counted ones, which tell more than
+    `seen`, decoded from them; `carried` keeps candidate values made of them. `start` is the model that was handed out,
+    where it is known.
     """
 
     knowledge: Knowledge
@@ -65,7 +66,7 @@ class AttackContext:
 
     @cached_property
     def joint(self) -> Tensor:
-        """The mean of all updates, which every release gives away. Raises: SpecError without a view."""
+        """The mean of all updates, which every release gives away. Raises: SpecError without rows or sums."""
         if self.seen is None:
             raise SpecError("this attack needs a view")
         if self.seen.rows is not None:
@@ -84,7 +85,7 @@ class AttackContext:
 
     @property
     def head(self) -> Head:
-        """The linear layer that gives the logits. Raises: Unsuited where the network ends otherwise."""
+        """The linear layer that gives the logits. Raises: Unsuited where there is none, or quantities are learnt."""
         if not self.knowledge.classes:
             raise Unsuited("it tells clients' last layers apart by classes, and here quantities are learnt")
         if isinstance(self.ending, Unsuited):
@@ -152,6 +153,6 @@ class AttackContext:
         return torch.cat([head.features(module, part.to(device)).cpu() for part in torch.split(inputs, _BATCH)])
 
     def _loaded(self, vector: Tensor) -> nn.Module:
-        """The network with these weights; to go through all of its parts each time would take longer than to run it."""
+        """The network with these weights; `eval` is called only if it must be, as it may take longer than a run."""
         self.net.load(vector)
         return self.net.module.eval() if self.net.module.training else self.net.module

@@ -76,11 +76,11 @@ def audit(
         forbids, when not said. Other protocols are attacked by their server.
     against: protocols to compare with: names, presets, TOML files; "nothing" for no defence alone; else the usual ones.
     sets: keys of the description to change, as `{"federation.rounds": 2}` or `["federation.rounds=2"]`.
-    seeds: how many independent runs intervals are over, 2 or more; 4 for a verdict.
+    seeds: how many independent runs intervals are over, 2 or more, 4 for a verdict; 20, or 8 or 4 with fast.
     seed: the first run's; the others count on from it.
-    fast: fewer runs and rounds.
+    fast: fewer runs and rounds, fewer records of large data, and less that is tried.
     shadow: the share of each client's records that the adversary holds, and nobody trains on.
-    noise: for pictures, how its records are off: clean, rotate, mirror or colour, or a table with fields.
+    noise: for pictures, how the adversary's are off: clean, rotate, mirror or colour, or a table with fields.
     lpips: for pictures, measure LPIPS, too, by this network.
     data: the data folder; CROUPIER_DATA does the same.
     watch: called with a line now and then, as runs end.

@@ -1,4 +1,4 @@
-"""Plays an audit: for each seed it trains every arm, asks it every question, and keeps what is finished.
+"""Plays an audit: for each seed it trains every arm, asks every question of it, and keeps what is finished.
 
 `run` owns the seeds, the processes in which attacks run (`audit.blind`) and the shelf of finished parts, so that a
 question need not care about any of them: what questions share of a seed is in `audit.bench`, and what they ask is their
@@ -22,7 +22,9 @@ from croupier.errors import Unsuited
 
 @dataclass(frozen=True)
 class Cost:
-    """What a protocol costs in one run: how good the model is by round, bytes a client sends, seconds a round."""
+    """What a protocol costs in one run: the `measure` of the model by round (from 1), bytes a client sends in a round
+    on average, and seconds that a round takes beside training.
+    """
 
     measure: str
     by_round: Mapping[int, float]
@@ -30,7 +32,7 @@ class Cost:
     seconds: float
 
 
-# In place of an adversary, where a question makes no sense of a protocol or task at all.
+# In place of an adversary, where a question was asked of nobody: it does not fit, or no round could be played.
 EVERYBODY = ""
 
 

@@ -1,8 +1,8 @@
 """From findings to a verdict in words: against whom a protocol leaks, and which one to use instead.
 
-The recommendation follows a fixed rule, which every report states in its notes (`audit.notes`). `judged` takes the rows
-of a report, each a protocol with its answers (`audit.verdict`), and gives the sentences that page, Markdown and
-terminal show first. `audit.described` and `audit.recorded.audited` call it.
+The recommendation follows a fixed rule, which a report that compares states in its notes (`audit.notes`). `judged`
+takes the rows of a report, each a protocol with its answers (`audit.verdict`), and gives the sentences that page,
+Markdown and terminal show first. `audit.described` and `audit.recorded.audited` call it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
 
 
 def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The compared protocol that closes most leaks, by the rule in a report's notes; costs are beside the own one's."""
+    """The protocol to recommend, by the rule in the notes; `bytes` is a factor, `accuracy` a difference to yours."""
     own, others = rows[0], rows[1:]
     measure, mine = own["measure"], [*_leaks(own), *_leaks(own, rare=True)]
     sign = 1 if measure == "accuracy" else -1

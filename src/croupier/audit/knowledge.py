@@ -1,9 +1,9 @@
 """What an adversary knows besides its views, as values that can be sent to the attacks' own process.
 
-Everything that attacks on single records may rely on is declared here; whatever else they find, they found in a view.
-`audit.setting` and `audit.recorded.audited` make a `Knowledge`; the attacks in `audit.attacks.source`,
-`audit.attacks.reconstruction`, `audit.membership`, `audit.prior` and `audit.unshuffle` work with it. `log_odds` and
-`fits` say for all of them how well outputs fit a record.
+Attacks on source and membership are told nothing else beside a view, the model that was handed out and the public
+protocol; reconstruction is told averages of public records, too. `audit.setting` and `audit.recorded.audited` make a
+`Knowledge`; `audit.attacks.source`, `audit.membership`, `audit.prior`, `audit.records`, `audit.unshuffle` and
+`audit.attacks.reconstruction` work with it. `log_odds` and `fits` say how well outputs fit a record.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.models.network import Network
 from croupier.learn.own_names import carried, revived
 
+# Inputs of records, and their labels or targets.
 Sample = tuple[Tensor, Tensor]
 
 
@@ -90,7 +91,7 @@ def log_odds(said: Tensor, labels: Tensor) -> Tensor:
 
 
 def fits(said: Tensor, targets: Tensor) -> Tensor:
-    """How well outputs fit each record's target: the log-odds of its class, or minus the squared error."""
+    """How well outputs fit each record's target: the log-odds of its class, or minus the mean squared error."""
     if not targets.is_floating_point():
         return log_odds(said, targets)
     return -(said.double() - targets.double()).square().mean(-1)

@@ -1,9 +1,10 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-An attack gives a score for each suspect; the higher, the likelier a member. The loss threshold is that of Yeom et al.,
-the likelihood ratio that of LiRA (Carlini et al.) in its offline form; attacks by gradients and by spans are this
-project's own. `audit.attacks.source` runs the attacks (`ATTACKS`) in the blind process; the question `membership`
-(`audit.questions.source`) and the laboratory's `source_inference/experiment` score them by `area` and `caught`.
+An attack gives a score for each suspect; the higher, the likelier a member. Where quantities are learnt, minus the
+squared error stands for log-odds. The loss threshold is that of Yeom et al., the likelihood ratio that of LiRA (Carlini
+et al.) in its offline form; attacks by gradients and by spans are this project's own. `audit.attacks.source` runs the
+attacks (`ATTACKS`) in the blind process; the question `membership` (`audit.questions.source`) and the laboratory's
+`source_inference/experiment` score them by `area` and `caught`.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def area(members: Tensor, others: Tensor) -> float:
 
 
 def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float:
-    """The share of members found when at most that share of the others is falsely accused."""
+    """The share of members found when at most the share `false_alarms` of the others is falsely accused."""
     allowed = math.floor(false_alarms * len(others))
     return float((members > others.sort(descending=True).values[allowed]).double().mean())
 

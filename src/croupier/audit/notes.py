@@ -1,7 +1,8 @@
 """The fixed sentences of a report: who attacks with what knowledge, and how its numbers are to be read.
 
-They stand in every report, so that a page can be judged without this project's documentation at hand. `audit.described`
-puts them into the report of a description, and `audit.recorded.audited` those on recorded updates.
+They stand in the report, so that a page can be judged without this project's documentation at hand. `audit.described`
+puts them into the report of a description, those on `--fast` and on a poor model only where they apply, and
+`audit.recorded.audited` its own ones into that of recorded updates.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class PoisonInputs:
 class Poison(Part):
     """An attack, with what it knows beyond its own clients.
 
-    `knowledge` is "all" where it needs every honest update of the round; `sees_reference`: it uses the server's.
+    `knowledge` is "all" where it needs every honest update of the round; `sees_reference`: it uses the server's
+    reference.
     """
 
     verb: ClassVar[str] = "poison"
@@ -69,7 +70,7 @@ class Poison(Part):
 
     @property
     def changes(self) -> bool:
-        """Whether it is an attack on data."""
+        """Whether it changes records; others only rewrite updates."""
         return type(self).change is not Poison.change
 
     def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:

@@ -1,8 +1,9 @@
 """The prior of the question `source`: whose record it is, as the adversary's knowledge alone guesses it.
 
 What attacks find counts as a leak only beyond the best guess without a view, so this guess must be a good one: it
-combines what labels tell with learners on the shadow records (`audit.records`), and is chosen on the shadow sets alone.
-`audit.attacks.source` learns it once for each set of clients, and joins its own findings with it.
+combines what labels tell with learners on the shadow records (`audit.records`), and is chosen on the shadow sets alone,
+which are samples of each client's data that nobody trains on (`audit.knowledge`).
+`audit.attacks.source` learns it once for each `Knowledge`, and joins its own findings with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from croupier.audit import records
 from croupier.audit.knowledge import Knowledge
 from croupier.core.coins import Coins
 
-# Choices of doubt: so many imagined records, spread as a lean says, are added to what is counted (`shares`).
+# Choices of doubt: so many imagined records are added to those counted, with a guessed mix of classes (`shares`).
 DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # Rounds of filling in, far more than the answer takes to stand still.
 SETTLE = 30
@@ -37,7 +38,7 @@ class Prior:
     """The best guess without a view: log-probability of each client (rows) for each record (columns).
 
     `beyond` is what the records themselves add to what their labels tell; 0 where labels are all that helps.
-    `carried` says which knowledge it is made of.
+    `carried` says which knowledge it is made of, for the report.
     """
 
     by_labels: Tensor
@@ -61,7 +62,7 @@ def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     by_labels = label_posterior(knowledge) if knowledge.classes else even
     found = Prior(by_labels, torch.zeros_like(by_labels), BY_LABELS if knowledge.classes else BY_NOTHING)
     if len(knowledge.shadows) < 2:
-        # Nobody to be told from.
+        # Nobody to be told from, so that no learner is tried.
         return found
     kept = records.choose(knowledge.shadows, coins.child("kept"))
     shadows = tuple(y[some] for (_, y), some in zip(knowledge.shadows, kept, strict=True))
@@ -82,7 +83,7 @@ def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
 
 
 def _foretold(scores: Tensor, owners: Tensor, weigh: Tensor) -> float:
-    """The log-likelihood of the true owners, a row of scores for each client."""
+    """The log-likelihood of the true owners, each record with its weight; `scores` has a row for each client."""
     return float(weigh @ torch.log_softmax(scores, 0)[owners, torch.arange(len(owners))])
 
 
@@ -113,7 +114,7 @@ def counts(labels: Iterable[Tensor], classes: int) -> Tensor:
 
 
 def _counted(labels: Iterable[Tensor], classes: int) -> tuple[Tensor, Tensor, float]:
-    """Counts, an even lean, and the doubt under which each client's records are likeliest by its other ones."""
+    """Counts, all classes alike as `lean`, and the doubt that best foretells each record by its client's others."""
     known = counts(labels, classes)
     even = torch.full_like(known, 1 / classes)
 

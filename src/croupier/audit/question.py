@@ -145,7 +145,7 @@ class Question(Part):
         """Play what is needed from one seed, and hand what adversaries see to attacks in a process of their own."""
 
     def facts(self, trials: Sequence[QuestionRun]) -> dict[str, Any]:
-        """What to show beside, out of every run's."""
+        """What to show beside: the first run's, where a question does not put all runs together."""
         return dict(trials[0].facts)
 
     def about(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Question(Part):
         }  # fmt: skip
 
     def words(self, gain: Rate, attack: str = "") -> str:
-        """A gain of an attack as a reader would say it, no better than what is sure."""
+        """A gain of an attack as a reader would say it: a leak only where the whole interval lies above 0."""
         if gain.high <= 0:
             return "no leak found: looking did not help"
         if not gain.low > 0:

@@ -146,7 +146,7 @@ def _doubted(chances: Floats) -> Tensor:
 
 
 def _forest(kind: str, lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
-    """Each tree leaves records out by itself: what the others' trees say of a record is what is left out here."""
+    """Each tree learns from a random draw of the records; of a left-out record those trees speak that never saw it."""
     from sklearn import ensemble
 
     more = {"class_weight": "balanced", "bootstrap": True, "oob_score": True, "random_state": state}

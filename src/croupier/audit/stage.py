@@ -24,7 +24,7 @@ from croupier.learn.ends import check_logits
 from croupier.learn.remembered import Remembered
 from croupier.learn.split import Split
 
-# Bytes of updates to remember: whoever trains more trains anew, to the same numbers.
+# Bytes of updates to remember: what does not fit is trained again when it is needed, to the same numbers.
 _ROOM = 1 << 30
 
 
@@ -61,8 +61,8 @@ class Withheld:
 class Truth:
     """The truth about the records asked about, which no attack is given.
 
-    `owners` has the client of each record, `members` says of each suspect whether it was trained on, and `whose` has
-    the client of each suspect where that is known.
+    `owners` has each record's client, by its place among those present, `members` says of each suspect whether it was
+    trained on, and `whose` has each suspect's client, by place as well, where that is known.
     """
 
     owners: Tensor

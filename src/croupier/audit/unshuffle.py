@@ -1,7 +1,8 @@
 """Un-shuffling: one model for each client again, out of the rows or pieces that a shuffle left.
 
-These are Algorithms 2, 3 and 5 of the source-inference paper, which the laboratory reruns as `rns`. A candidate is
-chosen for a client by how well it does on the client's shadow set: by accuracy, as the paper prints it, or by loss.
+Algorithms 2, 3 and 5 are those of the source-inference paper, which the laboratory reruns as `rns`: a candidate is
+chosen for a client by how well it does on the client's shadow set, by accuracy, as the paper prints it, or by loss.
+Beside them are models made of named updates, of counts of ones, and of the joint model trained on.
 `audit.attacks.source` guesses from the rebuilt models whose a record is; `croupier bench attack` times `replaced`.
 """
 

@@ -22,7 +22,7 @@ CONTRADICTION = "a contradiction to be looked at, a chance finding or a fault, f
 # With fewer runs an interval says next to nothing.
 LEAST_RUNS = 4
 TOO_FEW = "{} runs are too few to judge by; ask for {} or more"
-# A gain of so many shares is much; where it cannot be ruled out, nothing is said to be quiet.
+# A gain of this share of cases is much; where it cannot be ruled out, a finding is "unsure".
 MUCH = 0.2
 # Each of these servers could shuffle its view into that of the next one, so it learns whatever the next one learns.
 COARSE_TO_FINE = ("none", "shuffle-model", "shuffle-layer", "shuffle-parameter")
@@ -43,7 +43,7 @@ def gains(question: Question, scores: Sequence[Score], doubt: float = 1 - LEVEL)
 def attacked(
     question: Question, trials: Sequence[QuestionRun], control: Sequence[QuestionRun], comparisons: int
 ) -> dict[str, dict[str, Any]]:
-    """Every attack on one adversary's views: rates, gains, and whether it works where nothing defends."""
+    """Attacks that ran in every trial, with rates, gains and controls; others with the reason why they did not run."""
     names = [name for name in trials[0].scores if all(name in one.scores for one in trials)]
     found: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -66,7 +66,7 @@ def attacked(
 
 
 def _control(question: Question, scores: Sequence[Score]) -> dict[str, Any]:
-    """What it comes to on undefended updates; passed where that lies above the prior, or above the question's bar."""
+    """What it comes to on undefended updates; passed where that surely lies above the bar, or without one the prior."""
     if len(scores) < 2:
         return {"rate": None, "low": None, "high": None, "passed": False}
     rate = values(question, scores)

@@ -2,8 +2,8 @@
 
 `COMMANDS` names the file of each command beside this one; `cli.program` calls `main` for `croupier` and
 `python -m croupier`. What is wrong with the input, or with the user's own code, ends as one line with a remedy and
-status 2; anything else is a fault of ours, and shows its traceback. `accept`, `serve` and `join` have further statuses,
-which their help explains. The laboratory adds two commands through `cli.lab`.
+status 2, and Ctrl-C with 130; anything else is a fault of ours, and shows its traceback. `accept`, `serve` and `join`
+have further statuses, which their help explains. The laboratory adds two commands through `cli.lab`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
+    """Run the command line; what is wrong with what it was given is one line and a status; --debug adds a traceback."""
     asked: list[str] = []
     own_process()
     if "_CROUPIER_COMPLETE" in os.environ:

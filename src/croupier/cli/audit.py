@@ -148,7 +148,7 @@ def command(
 
 
 def _kept_views(views: Path | None, key: Path | None, updates: Path | None) -> dict[str, Any] | None:
-    """A party's own views, opened, and what belongs to them; None where none are named. Raises: SpecError, ..."""
+    """A party's own views, opened, and the task; None where none are named. Raises: SpecError, StoreError, ..."""
     from croupier.errors import SpecError
 
     if (views is None) != (key is None):
@@ -202,7 +202,7 @@ def _audited(spec: str, updates: Path | None, asked: dict[str, Any], watch: Watc
 
 @contextmanager
 def kept_parts() -> Iterator[FolderShelf]:
-    """Where finished parts are kept; an interrupt, or a disk that is full, says how to go on from there."""
+    """Where finished parts are kept; after an interrupt, or where a file cannot be written, it says how to go on."""
     from croupier.engine.shelf import FolderShelf
     from croupier.errors import StoreError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # What most want to see first; other numbers of a run follow.
 FIRST = ("accuracy", "auc", "f1", "rmse", "mae", "loss", "bytes_up_per_client", "bytes_down_per_client")
-# Keys of a description that differ, shown of so many.
+# So many lines in which descriptions differ are shown.
 SHOWN = 8
 
 
@@ -109,7 +109,7 @@ def _check_plot(plot: Path) -> None:
 
 
 def _drawn(past: Sequence[PastRun]) -> str:
-    """A panel for each number that changes and that every run has, by round."""
+    """By round, a panel for each number of `FIRST` that every run has; where there is none, for all that they share."""
     from croupier.cli import lab
     from croupier.lines import numbers
 

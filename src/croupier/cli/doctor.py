@@ -1,7 +1,8 @@
 """`croupier doctor`: what is here, what is missing, and what would run.
 
-It is the first command to try where something does not work. Loading a dataset is the check of it, by the very code
-that a run uses, so that `doctor` and a run never disagree. The user's own functions are looked up and not called.
+It is the first command to try where something does not work. Of all datasets it says whether their files are there;
+that of a description which is named is loaded, by the very code that a run uses. The user's own functions are looked up
+and not called.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def command(
 
 
 def _checked(spec: Spec, folder: Path | None) -> dict[str, Any]:
-    """Loading is the check: it raises the error that the run would. Nobody's own functions are imported or called."""
+    """Loading the data is the check: it raises what a run would. The user's own functions are looked up, not called."""
     from croupier.learn.own import look
     from croupier.learn.own_names import named_in
 

@@ -3,7 +3,7 @@
 It prints a `Statement` (`croupier.statement`), which is computed from the pipeline's parts; no sentence of it is
 written here. `--flower` adds what `flower.trust` says. `--table` prints the moduli of residues beside a paper's printed
 bits instead. That table comes from the laboratory, where it is installed, and is the same for every description that
-encodes residues. Nothing here is drawn, and `--seed` is only repeated in the statement's JSON.
+encodes residues. Nothing here is random, and `--seed` is only repeated in the statement's JSON.
 """
 
 from __future__ import annotations

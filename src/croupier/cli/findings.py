@@ -1,7 +1,7 @@
 """What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for.
 
-`cli.audit` calls `show` once the report is made. The words and marks are those of the page, from `audit.report.read`;
-here they are only fitted into the width of a window.
+`cli.audit` calls `show` once the report is made. The words are those of the page, from `audit.report.read`; the marks
+are shorter (`MARKS`), and all is fitted into the width of a window.
 """
 
 from __future__ import annotations

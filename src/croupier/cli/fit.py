@@ -78,7 +78,7 @@ def fitted(table: Table, console: Console, labels: int) -> list[Table]:
 
 
 def _span(column: Column, console: Console) -> Measurement:
-    """How wide a column must be, and how wide it would like to be: words stay whole, and so do figures with theirs."""
+    """How wide a column must be, and how wide it would like to be: words stay whole, and so do right-aligned cells."""
     cells = [Measurement.get(console, console.options, cell) for cell in column.cells]
     head = Measurement.get(console, console.options, column.header)
     most = max([one.maximum for one in cells], default=0)

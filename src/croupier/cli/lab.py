@@ -1,8 +1,8 @@
 """`croupier reproduce` and `croupier bench`: the laboratory, a package of its own that is loaded when it is there.
 
-The product never imports the laboratory. This is the one door: it looks whether the package and what it needs are
-installed, and otherwise says what to install. `croupier.cli` attaches the two commands, and `croupier explain --table`
-and `croupier compare --plot` load what they need through it.
+Nothing else in the product imports the laboratory. Here it is looked up whether the package and what it needs are
+installed, and otherwise an error says what to install. `croupier.cli` attaches the two commands, and
+`croupier explain --table` and `croupier compare --plot` load what they need through it.
 """
 
 from __future__ import annotations

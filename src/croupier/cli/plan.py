@@ -2,7 +2,7 @@
 
 Two commands in one: `plan DESCRIPTION` asks `croupier.outlook` for bytes, seconds, memory and epsilon; `plan dp` asks
 `croupier.privacy.plan` for the missing one of three numbers. Both print ranges and reasons where a number is not known
-before the run. Nothing is computed here.
+before the run. The numbers come from there; this file asks and prints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line as a program: `python -m croupier`, and the script `croupier`.
 
 Python ends a process by taking apart whatever was imported, piece by piece; with torch that is a tenth of a small run.
-Files are on disk before a command ends, because a run may be killed at any moment, so that nothing waits for it:
+Files are on disk before a command ends, because a run may be killed at any moment, so that this can be skipped:
 `leave` ends the process at once. `croupier/__main__.py` and the installed script call `program`.
 """
 

@@ -1,8 +1,9 @@
 """Tables of finished runs for people, and how bytes and scores are written on the command line.
 
-`croupier run` shows one run by rounds (`per_round`) or several side by side (`comparison`), with what each client has
-spent and what was refused, clamped or masked on the way: nothing is dropped in silence. Epsilons, which are guarantees,
-are rounded up. `cli.findings`, `cli.plan` and `cli.recommend` take `size` from here, and `cli.progress` takes `SCORES`.
+`croupier run` shows one run by rounds (`per_round`) or several side by side (`comparison`), with what clients have
+spent, by tier, and what was refused, clamped or masked on the way: nothing is dropped in silence. Epsilons, which are
+guarantees, are rounded up. `cli.findings`, `cli.plan` and `cli.recommend` take `size` from here, and `cli.progress`
+takes `SCORES`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _watching(name: str, quiet: bool, live: bool) -> Iterator[Watch]:
 
 
 def _line(event: str, facts: Mapping[str, Any]) -> None:
-    """Rounds are results and go where results go; troubles go to the other place."""
+    """Rounds are results and go to standard output; troubles go to standard error."""
     if event == "round":
         print(_said(event, facts), flush=True)
     elif event in ("restarted", "failed", "error"):

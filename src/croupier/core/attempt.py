@@ -2,8 +2,8 @@
 
 The round loop (`engine.loop`) fills an `Attempt` in and reads an `AttemptResult`; whatever drives parties in between
 (`engine.local` in one process, the laws' driver in many) sees nothing else of a run. Clients' agreements (`agree`) are
-driven by the same values. A `MessageJournal` (`engine.journal`) is the one thing that outlives an attempt: it is asked
-before every message leaves. Services take `AttemptId` and `WorkByName` from here, too.
+driven by the same values. A `MessageJournal` (`engine.journal`) lasts over all attempts of a run directory, and is
+asked before each message of a round leaves. Services take `AttemptId` and `WorkByName` from here, too.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class AttemptId:
 class MessageJournal(Protocol):
     """What is on disk before anything leaves, so that no one-time secret ever covers two messages.
 
-    A driver shows it every message first. It keeps digests; a message that differs from one that left under the same
-    attempt, between the same parties and of the same kind is refused.
+    A driver that has one shows it every message first. It keeps digests; a message that differs from one that left
+    under the same attempt, between the same parties and of the same kind is refused.
     """
 
     def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
@@ -71,7 +71,7 @@ class Traffic:
     def count(self, envelope: Envelope) -> None:
         """Take down one message."""
         head, size = envelope.header, envelope.size
-        # A counter's own sum asks a method of its class first for every name that it does not know.
+        # `+=` on a Counter calls a method for each name that it does not have yet; `get` is quicker.
         self.sent[head.source] = self.sent.get(head.source, 0) + size
         self.got[head.target] = self.got.get(head.target, 0) + size
         self.messages += 1

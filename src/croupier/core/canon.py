@@ -1,12 +1,12 @@
 """Canonical bytes of plain values, one encoding for each value, for state files and digests.
 
-A value is None, bool, int, float, str, bytes, a torch tensor, a tuple, or a mapping with str keys. Frozen dataclasses
-can be digested, not loaded.
+A value is None, bool, int, float, str, bytes, a torch tensor, a tuple, or a mapping with str keys. A list is written as
+a tuple. Dataclasses can be written and digested, not loaded.
 
-State files (`engine.store`, `service.player`), digests of protocols and of data, what parties sign, and everything that
-is sent to an attack's process (`audit.blind`) are made of these bytes. A value has one encoding only, so that equal
-digests mean equal values; pickle is never needed, and what a reader gets can hold no code. Messages between parties use
-`core.wire` instead, whose lengths are fixed.
+State files (`engine.store`, `service.player`), digests of models, cohorts and views, what parties sign, and everything
+that is sent to an attack's process (`audit.blind`) are made of these bytes. A value has one encoding only, so that
+equal digests mean equal values; pickle is never needed, and what a reader gets can hold no code. Messages between
+parties use `core.wire` instead, whose lengths are fixed.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def _check_form(canonical: bool) -> None:
 class _Reader:
     """Reads a value from bytes that may come from anywhere: no size is believed before its bytes are there.
 
-    What can be written in several ways is a whole number, by its length, and a mapping, by its order; each is checked
-    where it is read. All else has one form.
+    Three things could be written in several ways: a whole number, by its length, a mapping, by its order, and a
+    tensor's truth values, by their bytes. Each is checked where it is read. All else has one form.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -1,11 +1,12 @@
-"""The only source of randomness of protocols and experiments: a tree of 32-byte seeds.
+"""The source of randomness of protocols and experiments: a tree of 32-byte seeds.
 
-A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
-that a scripted `Tape` (`tests/tape.py`) can stand in for the node and walk every outcome.
+A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), so that a scripted `Tape`
+(`tests/tape.py`) can stand in for the node and walk every outcome. Keys and seeds to send are bare seeds (`export`).
 
 A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
 on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very
-same update, and why two protocols can be compared on the same draws. All rooms above draw from here.
+same update, and why two protocols can be compared on the same draws. Only a store's nonces (`service.database`) and
+some benches draw elsewhere.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Node(Protocol):
 
 
 class Coins:
-    """A node of the seed tree. One root per party; without a given seed the root comes from the operating system."""
+    """A node of the seed tree; `from_seed` and `from_os` make roots, and so does a seed that another party sent."""
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
@@ -119,12 +120,12 @@ class Coins:
         return Stream(self._expand(b"stream"))
 
     def fast(self, device: str | torch.device = "cpu") -> torch.Generator:
-        """A generator for training only: batch order and the like, nothing that hides anything."""
+        """A torch generator for draws that hide nothing: batch order, starts of attacks and the like."""
         generator = torch.Generator(device=device)
         return generator.manual_seed(self._number())
 
     def sampler(self) -> np.random.Generator:
-        """A generator for the design of an experiment only: splits and cohorts, nothing that hides anything."""
+        """A NumPy generator for draws that hide nothing: splits, cohorts, and clients that a rule takes."""
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._expand(b"sampler")[:16], "little")))
 
     @contextmanager
@@ -135,12 +136,12 @@ class Coins:
             yield
 
     def export(self) -> bytes:
-        """The bare seed, for a manifest of a simulation or a message that shares it on purpose."""
+        """The bare seed, for a manifest of a simulation, a key, or a message that shares it on purpose."""
         if self._known is None:
             # Read once: clients may ask in threads of their own, and whoever finds no node above finds the seed.
             if (link := self._above) is not None:
                 self._known = link[0]._expand(b"child", *link[1])
-                # Forget the node above: whoever holds this one must not reach its siblings.
+                # Forget the node above: from now on whoever holds this one cannot reach its siblings.
                 self._above = None
             if self._known is None:
                 raise RangeError("these coins have no seed")
@@ -160,7 +161,7 @@ class Coins:
         raise TypeError("coins are not pickled: a seed must not leave its party by accident")
 
 
-# What a derivation is for, and the number of its only block. All clients of a round ask by the same few paths.
+# HKDF's info (what a derivation is for) and the number of its only block. Clients of a round ask by the same few paths.
 @lru_cache(maxsize=1 << 12, typed=True)
 def _info(*labels: Label) -> bytes:
     return b"".join([_frame(label) for label in labels]) + b"\x01"
@@ -232,7 +233,7 @@ class Stream:
     def permutation(self, size: int) -> Ints:
         """A uniform permutation of range(size), by Fisher and Yates; of a long one by sorting tags of 128 bits.
 
-        Sorting is quicker than laying out that many choices, and tags that are equal do not occur.
+        Sorting is quicker for so many, and two tags are equal with a chance that is too small to matter.
         """
         if size > _LONG:
             tags = self.words(2 * size).reshape(size, 2)

@@ -159,7 +159,7 @@ class Envelope:
 
 
 class Link:
-    """Sealing and opening between one sender and one receiver. Each end of the link builds its own."""
+    """Sealing and opening between one sender and one receiver: one object in one process, one at each end in two."""
 
     def __init__(self, coins: Coins, source: str, target: str) -> None:
         self._aead = AESGCM(coins.child("link", source, target).export())

@@ -1,9 +1,10 @@
 """Files that are whole or absent: synced under another name, then put in place by one rename.
 
 A program may be killed at any moment, and a folder may come from a stranger. So a file is written under another name,
-synced and renamed, and nothing is ever opened through a symbolic link. Run directories (`engine.store`), kept parts of
-audits (`engine.shelf`), reports and results of commands (`audit.report.result`, `cli.options`) and files of services
-(`service.home`, `service.results`) are all written by this.
+synced and renamed. What is opened to be written is never a symbolic link, and `links_in` finds the links in a folder
+for those who refuse them. Run directories (`engine.store`), kept parts of audits (`engine.shelf`), reports and results
+of commands (`audit.report.result`, `cli.options`) and files of services (`service.home`, `service.results`) are written
+by this; logs that only grow are not.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def write_whole(path: Path, data: bytes, remedy: str) -> Path:
 
 
 def put_whole(path: Path, data: bytes) -> None:
-    """Put a file into a folder that is there. Raises: OSError; what was there stays."""
+    """Put a file into a folder that is there. Raises: OSError; unless the last sync alone failed, the old one stays."""
     draft = path.with_name(path.name + DRAFT)
     try:
         with open_draft(draft) as file:
@@ -60,7 +61,7 @@ def open_lock(path: Path) -> IO[bytes]:
 
 
 def links_in(folder: Path, inner: Iterable[str] = ()) -> list[Path]:
-    """Symbolic links in a folder and in some of those that it holds, no deeper; nothing is opened through one."""
+    """Symbolic links in a folder and in those of its folders that `inner` names, no deeper."""
     found = sorted(one for one in folder.iterdir() if one.is_symlink()) if folder.is_dir() else []
     for one in (folder / name for name in inner):
         found += [] if one.is_symlink() else links_in(one)

@@ -1,4 +1,7 @@
-"""Tables for notebooks: what people see there where a terminal has a table. Every text is escaped."""
+"""Tables for notebooks: a run's `Result` and a `Statement` show themselves by it.
+
+Every text is escaped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates with their intervals over independent runs: a number without one is not printed.
+"""Rates with their intervals over independent runs.
 
 Verdicts and reports of an audit (`audit.verdict`, `audit.report.words`), estimates of what counts tell
 (`release.counted_ones`) and the tables of papers and benches take their intervals from here. How often an attack
@@ -48,7 +48,7 @@ def over_runs(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
 
 
 def share(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
-    """The mean of shares of one over independent runs, with an interval that survives ties and few runs."""
+    """The mean of shares (from 0 to 1) over independent runs, with an interval that survives ties and few runs."""
     return _steady(rates, doubt, 0.0)
 
 

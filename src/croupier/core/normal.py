@@ -1,4 +1,4 @@
-"""Standard normals from uniform words by one fixed routine, the same bits on every machine.
+"""Standard normals from uniform words by one fixed routine, the same bits on every machine (but for `on_device`).
 
 Only additions, products, quotients and square roots are used: IEEE 754 rounds these exactly, while a library's `log`
 may differ in the last bit from one processor to the next. `core.coins` draws noise by it. The approximations of the
@@ -53,7 +53,7 @@ def from_words(words: npt.NDArray[np.uint64]) -> Floats:
 
 
 def from_words_plain(words: npt.NDArray[np.uint64]) -> Floats:
-    """The same by NumPy."""
+    """The same as `from_words`, by NumPy."""
     return quantile(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
@@ -69,7 +69,7 @@ def quantile(p: Floats) -> Floats:
     out = q * _ratio(_CENTRE, 0.180625 - q * q)
     far = np.abs(q) > 0.425
     side = q[far]
-    # 1 - p loses nothing: p is a multiple of 2^-53 below 1.
+    # 1 - p loses nothing: `from_words` gives multiples of 2^-53 below 1.
     r = np.sqrt(-_log(np.where(side < 0, p[far], 1.0 - p[far])))
     z = np.where(r <= 5.0, _ratio(_TAIL, r - 1.6), _ratio(_FAR, r - 5.0))
     out[far] = np.where(side < 0, -z, z)

@@ -1,4 +1,4 @@
-"""Frozen values to plain ones and back, exactly: what JSON can hold, and the types that say what it was.
+"""Frozen values to plain ones that JSON can hold, and back exactly, by the types that they are known to have.
 
 An audit keeps each finished part and takes it up again after an interruption (`audit.harness`). What is taken up must
 be the very value, types included, or the report would differ from that of an audit that was never stopped. The audit's

@@ -24,7 +24,7 @@ def modules(room: str) -> list[str]:
 
 
 def holding(room: str, text: str) -> list[str]:
-    """The modules of a room whose source has this text; and those without a source, which may have it too."""
+    """The modules of a room whose source has this text, and those whose source cannot be read: it may be in them."""
     return [name for name in modules(room) if (source := _source(name)) is None or text in source]
 
 

@@ -1,4 +1,4 @@
-"""What a party saw in one round, and the proof that it is all of it: replaying a view gives what the party sent.
+"""What a party saw in one round, and a test that it is all of it: replaying a view gives what the party sent.
 
 A privacy claim is about views: what the server saw, and nothing else. Because a view replays to exactly what its party
 sent, nothing that influenced the party can be missing from it; the law *replay* tests this for every pipeline. Every
@@ -54,9 +54,9 @@ class View:
 
 
 def facts(view: View) -> dict[str, Any]:
-    """All that a kept view holds, as plain values: what an attack gets, and what a file of views stores.
+    """What a kept view holds of the round, as plain values: what an attack gets, and what a file of views stores.
 
-    The party's coins stay out: they are its own secret, and no input.
+    The party's memory and coins stay out: the coins are its own secret, and neither is an input of this round.
     """
     return {"party": view.party, "given": _plain(view.given), "inputs": _plain(view.inputs)}
 
@@ -72,7 +72,8 @@ def _plain(value: Any) -> Any:
 def replay(party: Party, view: View) -> tuple[list[Letter], Memory]:
     """Run a party again on its view alone: what it sent and its next memory, byte for byte.
 
-    Raises: IntegrityError when the party asks for more than the view holds: then it had another source.
+    Raises: IntegrityError when the party asks for more than the view holds: then it had another source, or its driver
+    told it to give up, which no view records. ProtocolError when the view holds no inputs.
     """
     if view.kept != "keep":
         raise ProtocolError(f"the view of {view.party} holds no inputs; keep it to replay it")

@@ -1,10 +1,12 @@
-"""The wire: the body of every message has one canonical encoding, of a length that the protocol fixes.
+"""The wire: the body of every message has one canonical encoding, of a length that protocol and attendance fix.
 
-A schema lists the arrays of one kind of message and what they may hold; placements write schemas, and the door checks
-what arrives by them. `core/envelope` puts a header before the body and seals both.
+A schema lists the arrays of one kind of message and what they may hold; placements, agreements and the pipeline write
+schemas, and the door (`engine.post`) checks what arrives by them. `core/envelope` puts a header before the body and
+seals both.
 
-Lengths that do not depend on values tell an onlooker nothing, and make the bytes of a round countable before it is run
-(`croupier plan`). What arrives is checked against its `Schema`: fields, types, shapes, ranges, finiteness.
+Lengths depend on no value but who is present, so that they tell an onlooker nothing of updates, and the bytes of a
+round can be counted before it is run (`croupier plan`). What arrives is checked against its `Schema`: fields, types,
+shapes, ranges, finiteness.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Field:
     A side of the shape may name an earlier field of zeros and ones: as many as it has ones. Integers with a `top` lie
     in [0, top], and not strictly inside a `gap`; floats are finite, always, and above 0 where `positive`. With
     `share_last` the last value is a share of 1. With `widths`, integers travel in that many bits each, without
-    gaps; the widths repeat along the last side. Of bytes that hold bits, the last `spare` ones of all are 0.
+    gaps; the widths repeat along the last side. Of bytes that hold bits, the last `spare` bits of each row are 0.
     """
 
     name: str
@@ -94,7 +96,7 @@ class Schema:
         return b"".join(self.pieces(values))
 
     def pieces(self, values: Mapping[str, Tensor]) -> list[bytes | memoryview]:
-        """The same field by field: the very memory of values that lie as they travel."""
+        """The same bytes field by field: the very memory of a value that already lies as it travels, and no copy."""
         self._check_form(values)
         return [_packed(field, values[field.name]) for field in self.fields]
 

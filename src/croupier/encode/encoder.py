@@ -50,7 +50,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class Released:
-    """What a release let out: rows or sums, who was present, and luggage where nothing is hidden.
+    """What a release let out: rows or sums, who was present, and luggage, where nothing is hidden or votes are counted.
 
     `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of,
     and `by_size` whether it counts for as many.
@@ -86,7 +86,7 @@ class Encoder(Part):
 
     verb: ClassVar[str] = "encode"
     lies_in: ClassVar[str] = "croupier.encode"
-    # Whether clients must agree on a secret before the first round.
+    # Whether clients must agree on a secret, once before the first round or again before later ones.
     agrees: ClassVar[bool] = False
     # Whether coordinates are bare signs, one bit each, which belong together as whole rows and have no size.
     signs_only: ClassVar[bool] = False
@@ -191,7 +191,7 @@ class Encoder(Part):
 
     @property
     def keeps_rule(self) -> bool:
-        """Whether one secret order of coordinates, agreed on by the clients, serves all rounds."""
+        """Whether one secret order of coordinates, agreed on by the clients, serves all rounds of an epoch."""
         return False
 
     @property

@@ -1,8 +1,8 @@
 """Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order.
 
-What `sum-servers`, `masks` and the release `sum` need: shares are uniform in a power of two, and its width is all that
-travels. Presets `rns-servers`, `rns-masks`, `intra-sum` and `flower` name it. How values become integers is `grid`'s;
-here is only the modulus, the least power of two that no sum of that many clients can leave.
+The release `sum` and the placements `sum-servers` and `masks` need it: shares are uniform residues of a power of two,
+and each travels in that power's bits. Presets such as `rns-servers`, `rns-masks`, `intra-sum` and `flower` name it. How
+values become integers is `grid`'s; here is only the modulus, the least power of two that no sum of `clients` can leave.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from croupier.kernels import residues, shares
 class FixedPoint(OnGrid, use="fixed"):
     """Integers modulo the power of two that holds the largest sum, in no more bits than that.
 
-    n clients that send at most v = 10^digits - 1 on either side of 0 have 2 n v + 1 possible sums: the bound that a
-    lossless form of RNS needs, here with one modulus.
+    n clients that send at most v (`top`) on either side of 0 have 2 n v + 1 possible sums: the bound that a lossless
+    form of RNS needs, here with one modulus.
     """
 
     @property

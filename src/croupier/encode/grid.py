@@ -179,7 +179,8 @@ class OnGrid(Encoder):
     def _scales(self, brief: Brief, layout: Layout | None) -> Tensor:
         """One scale, or one for each coordinate that is sent.
 
-        Raises: RangeError when it is none: a client must not be made to send nothing.
+        Raises: RangeError outside `LEAST` to `MOST`: a scale must not make a client's values vanish. ProtocolError when
+        there are several, and not one for each tensor.
         """
         if "scale" not in brief and LEAST <= self.scale <= MOST:
             return torch.tensor([self.scale], dtype=torch.float64)

@@ -1,12 +1,13 @@
 """Residues in unary: each integer by its residues of small coprime moduli, each residue by as many ones.
 
 This is Algorithm 1 of the source-inference paper (RNS), with the corrections that make it lossless: moduli whose
-product is at least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the
-nearest. Bits of many clients can be shuffled and still be added up, because only the number of ones counts.
+product is at least 2 n v + 1 (n clients, values up to v), canonical residues (also of negative numbers), m - 1 bits for
+modulus m, rounding to the nearest. Bits of many clients can be shuffled and still be added up, because only the number
+of ones counts.
 
 The relay may then release the bits shuffled, their counts, or the residues of the sum alone (`release.bits`). Presets
-`rns`, `rns-bits` and `rns-chain` use it; `kernels.residues` does the work on bits, and `Counted` is what the audit's
-question `carries` reads.
+`rns`, `rns-bits`, `rns-chain` and `rns-chain-proofs` use it; `kernels.residues` does the work on bits, and `Counted` is
+what the audit's question `carries` reads.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Counted:
 class Residues(OnGrid, use="residues"):
     """Integers as bits that can be shuffled one by one and still be added: their numbers of ones add up.
 
-    `moduli` are the cheapest that keep every sum apart, unless given. Every string of bits is some client's valid
-    update, so nothing malformed can be sent.
+    `moduli` are the cheapest that keep every sum apart, unless given. Any string of bits is
+    some residues, but perhaps of a value out of range: only the sum's range is checked, when it is decoded.
     """
 
     moduli: tuple[int, ...] | None = Field(

@@ -15,7 +15,7 @@ from croupier.errors import IntegrityError, ProtocolError, TooFew
 
 
 def alarmed(number: int, cohort: tuple[str, ...], result: AttemptResult, witnesses: tuple[str, ...] = ()) -> None:
-    """Raises: IntegrityError on proof of foul play; ProtocolError where a witness or every client ended in an error.
+    """Raises: IntegrityError on proof of foul play; ProtocolError where a witness or every client did not end well.
 
     What the server made of a round that is refused here is worth nothing. A round in which no client could make its
     check is refused, too: to prevent all checks would be an easy way around them.

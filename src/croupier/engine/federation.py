@@ -24,7 +24,7 @@ from croupier.pipeline import Pipeline
 class Federation(Part):
     """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
 
-    With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
+    With `carry`, a round in which too few came releases nothing, the model stays, and the next one invites anew.
     `joins` names clients that are enrolled later, and the first round that they may be invited to.
     """
 
@@ -65,7 +65,7 @@ class Federation(Part):
 
 
 def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset[str] = frozenset()) -> None:
-    """Raises: SpecError when a pipeline, that many clients, a plan and what the server has cannot run together."""
+    """Raises: SpecError when a pipeline, that many clients, a plan and what the task offers cannot run together."""
     enrolled -= sum(first > 1 for first in plan.joins.values())
     cohort = plan.cohort or enrolled
     if cohort > enrolled:

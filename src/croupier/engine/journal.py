@@ -276,7 +276,7 @@ def _text(line: Mapping[str, Any]) -> str:
 
 
 def _linked(before: str, text: str) -> str:
-    """The digest that chains a line to all lines before it: none can be taken out or changed unseen."""
+    """The digest that chains a line to all before it: damage to one shows, unless all later lines are made anew."""
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()[:32]
 
 

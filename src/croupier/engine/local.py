@@ -33,7 +33,8 @@ _BATCH = 32 << 20
 class Local:
     """Drives an attempt in one process. With `links`, every message is sealed, sent as bytes, opened and parsed.
 
-    With a `journal`, nothing leaves a party before its digest is on disk.
+    Sealed packets then pass through `network`, where one is given, which may change or drop them. With a `journal`,
+    nothing leaves a party before its digest is on disk.
     """
 
     links: Coins | None = None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Continuation:
-    """Where a run begins or goes on: its state (None at the start), and what binds it to its journal.
+    """Where a run begins or goes on: its state (None at the start), and what it shares with its journal.
 
     `spend` is called with every release before it leaves. `restarts` say which rounds are played anew, and what left
     before.
@@ -60,7 +60,11 @@ def rounds(
     threat: Threat = HONEST,
     keep: Mapping[str, Kept] | None = None,
 ) -> Iterator[Round]:
-    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
+    """Train round after round, from the start or from a state.
+
+    Raises: SpecError where the parts do not suit each other. ProtocolError when a round cannot end well, for want of
+    clients or for another cause; IntegrityError on proof of foul play.
+    """
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
@@ -154,7 +158,7 @@ class _Loop:
         return without_rule if self.pipeline.encode.every_round else None
 
     def _lost(self, state: State, cohort: tuple[str, ...], ready: PreparedRound) -> Round:
-        """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
+        """A round that is not held: the model stays. Raises: ProtocolError unless too few knew its rule, or `carry`."""
         if not state.memories["server"]["models"] or not (ready.unknown or self.plan.carry):
             remedy = "; with federation.carry = true such a round is passed over" if state.round else ""
             raise ProtocolError(f"round {state.round + 1} cannot go on: {ready.lost}{remedy}")
@@ -177,7 +181,7 @@ class _Loop:
         return metrics
 
     def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
-        """Attempt after attempt, until one ends well or nobody is left to try with. Raises: ProtocolError."""
+        """Attempt after attempt, until one ends well or no other may follow. Raises: ProtocolError, IntegrityError."""
         book = ReleaseBook(self.start.spend)
         bench = {**RoundWork(self.pipeline, self.task).by_name(), "spend": book.spend}
         # Secrets of an attempt whose messages may have left are never used for others.

@@ -2,8 +2,9 @@
 
 The door is here and not in each party, so that NaNs, wrong lengths, ranges and stale rounds are refused in one place,
 for every placement. What is refused is counted and named, and its sender is then missing. The bytes in `metrics.jsonl`
-are counted here. `engine.local` has one post for all parties, and `service.seated` one for the party of its process;
-the laboratory's tamper benches change the `Packet`s in between.
+are counted here. `engine.local` has one post for all parties. `service.seated` writes with one what its party
+sends; what reaches a deployed party is checked by `service.door`. The laboratory's tamper benches change the `Packet`s
+in between.
 """
 
 from __future__ import annotations

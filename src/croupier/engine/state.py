@@ -86,7 +86,7 @@ class Round:
 
 
 def run_id(coins: Coins) -> bytes:
-    """Sixteen bytes that name a run in every header and every node of its coins.
+    """Sixteen bytes that name a simulated run in every header and in its parties' coins of each round.
 
     They depend on the root alone: two protocols simulated from one seed train on the same draws and can be compared.
     """
@@ -104,7 +104,7 @@ def state_from(plain: Mapping[str, Any]) -> State:
 
 
 def view_digests(done: Round) -> dict[str, str]:
-    """What binds each view of a round that was taken down."""
+    """By party, the digest of its view of a round, where views or their digests are kept."""
     return {name: view.digest().hex() for name, view in done.views.items() if view.kept != "nothing"}
 
 

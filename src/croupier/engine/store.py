@@ -1,7 +1,7 @@
 """A run directory: what was asked, what ran, what came out, and enough to go on after any interruption.
 
 spec.toml         the whole description
-manifest.json     versions, seed, workers, digests of the data
+manifest.json     coins, seed, versions, workers, digests of description, data and first model
 metrics.jsonl     one line a round; the same bytes for the same seed
 noted.jsonl       one line a round: what clients count for themselves and tell nobody
 sent.jsonl        digests of what left each party, written before it leaves; it only grows
@@ -42,7 +42,7 @@ SECRET = frozenset({"manifest.json", *FOLDERS, NOTED})
 
 
 class RunDir:
-    """One run's files. Writes are whole or absent: a new file is synced, then put in place by one rename."""
+    """One run's files. Each is whole or absent, synced and put in place by one rename; but logs grow line by line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

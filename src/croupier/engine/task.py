@@ -1,9 +1,9 @@
 """A `Task` is all that the round loop is told of data and training: how clients train, and how a model is measured.
 
 The loop (`engine.loop`) measures by calling `evaluate`, and parties train through `engine.work`, which calls `fit`, so
-that data, networks and devices stay behind these two. `learn.assemble` makes the task of every described run, audit and
-deployed client. `advice` and tests give it toy functions, and audits wrap `fit` to remember (`learn.remembered`) or to
-poison (`audit.attacked_training`).
+that data, networks and devices stay behind a task. `learn.assemble` makes the task of described runs and audits, and of
+deployed clients and servers. `advice` and tests give it toy functions, and audits wrap `fit` to remember
+(`learn.remembered`) or to poison (`audit.attacked_training`).
 """
 
 from __future__ import annotations

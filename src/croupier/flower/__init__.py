@@ -1,11 +1,15 @@
-"""Croupier inside Flower: two lines in an app, and no update passes the SuperLink.
+"""Croupier inside Flower: two lines and their imports in an app, and no update passes the SuperLink, Flower's server.
 
     app = ClientApp(mods=[croupier.flower.shield])
     strategy = croupier.flower.protect(FedAvg())
 
+That takes a roster that all parties accepted, and keys of their own. Without, in Flower's simulation, it is a rehearsal
+that protects nobody (`flower.rehearse`).
+
 Flower keeps what it is good at: it finds nodes, ships the app, hands out the model and counts rounds. What a node
 learned leaves it as in any other deployment (`service`): straight to the hosts of the roster that the node accepted.
-The server's strategy is handed one reply that holds the mean. `mod` is the nodes' side, `strategy` the server's.
+The server's strategy is handed one reply that holds the mean. `mod` is the nodes' side (Flower calls a mod with every
+message for a ClientApp), `strategy` the server's.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _REMEDY = "make the roster for this model: croupier enrol --like MODEL.safetenso
 
 
 def layout_of(arrays: ArrayRecord, metrics: Mapping[str, float] | None = None) -> Layout:
-    """The layout of a model as Flower has it. Raises: SpecError for floats that would lose digits."""
+    """The layout of a model as Flower has it. Raises: SpecError for floats that are not float32."""
     for name, array in arrays.items():
         if np.dtype(array.dtype).kind not in "iub" and array.dtype != "float32":
             raise SpecError(f"array {name!r} holds {array.dtype}; updates travel as float32: cast it in the app")
@@ -55,7 +55,7 @@ def to_vector(arrays: ArrayRecord, layout: Layout) -> Tensor:
 
 
 def with_metrics(vector: Tensor, layout: Layout, metrics: Mapping[str, float]) -> tuple[Tensor, list[str]]:
-    """The vector with a node's metrics in their coordinates, and which of them were beyond their bounds.
+    """The vector with a node's metrics in their coordinates, and which of them were clamped to their bounds.
 
     Raises: RangeError when one is missing or not finite.
     """

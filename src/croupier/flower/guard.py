@@ -55,7 +55,7 @@ def bundle_bytes(path: Path) -> bytes:
 
 
 def digest_of(content: bytes) -> str:
-    """What names a bundle."""
+    """The SHA-256 by which lists name a bundle."""
     return hashlib.sha256(content).hexdigest()
 
 

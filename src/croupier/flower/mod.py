@@ -1,9 +1,9 @@
 """The mod of a ClientApp: what a node learned goes to the hosts, and nothing of it into the reply.
 
-It is the outermost mod. A training message must come with a signed notice, so that an unprotected strategy gets
-nothing; evaluation passes, but for arrays and lists, which could hold anything; queries pass only where the node's
-operator says so. Whatever is raised stays on the node. An app names it as `croupier.flower.shield`; the part of a
-client is played by `flower.node`.
+It belongs first in an app's list of mods. A round of training must come with a signed notice, so that an unprotected
+strategy gets nothing. Evaluation passes where it answers with a few single numbers: anything else could hold an update.
+Queries pass only where the node's operator says so. Whatever is raised stays on the node. An app names the mod as
+`croupier.flower.shield`; the part of a client is played by `flower.node`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In the first message of a round it trains and sends what the protocol says to the hosts. What comes of it lies ready for
 it once everybody has sent; it fetches and checks that with its next message. Between the two there is only its store:
 the flow is replayed from what was written down (`service.seated`), as after a crash. `flower.mod` makes a `NodeClient`
-for every message.
+for every message but those that only ask who the node is.
 """
 
 from __future__ import annotations

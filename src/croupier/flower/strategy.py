@@ -80,7 +80,7 @@ class Protected(Strategy):
         self.strategy.summary()
 
     def start(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *more: Any, **named: Any) -> Result:
-        """Run all rounds, and let every node look what came of the last one."""
+        """Run all rounds, and let nodes that have not done so yet look what came of the last one."""
         self._plan = replace(self._plan, rounds=max(1, num_rounds))
         self._started = True
         try:

@@ -1,8 +1,8 @@
-"""The compiled loops of `field`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `field`, in a file of their own so that numba is loaded only once they are needed.
 
-Only `kernels.field` calls them. Numbers of 61 bits that are added many times do not fit a machine word: a sum is kept
-as two, of lower and of upper halves, and reduced once at the end, which is what makes these loops longer than their
-plain references. Products are made by `_shares_jit.times`.
+Only `kernels.field` calls them. Sums of many 61-bit numbers do not fit a machine word: `rows` and `columns` keep a sum
+as two, of lower and of upper halves, and reduce it once at the end, which makes them longer than their plain
+references. Products modulo 2^61 - 1 are made by `_shares_jit.times`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOW32 = np.uint64((1 << 32) - 1)
 
 @njit(cache=True, nogil=True)
 def products(one: Any, two: Any, out: Any) -> None:
-    """Element by element."""
+    """Products modulo 2^61 - 1, element by element."""
     for i in range(len(out)):
         out[i] = times(one[i], two[i])
 
@@ -75,7 +75,7 @@ def columns(numbers: Any, bits: Any, weights: Any, out: Any, signs: Any) -> None
 
 @njit(cache=True, nogil=True)
 def rows32(numbers: Any, bits: Any, out: Any) -> None:
-    """Each row's signed sum, modulo 2^32."""
+    """Each row's signed sum, added to `out` modulo 2^32."""
     count, width = numbers.shape
     for i in range(count):
         total = np.uint32(0)

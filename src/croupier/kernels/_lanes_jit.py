@@ -1,4 +1,4 @@
-"""The compiled loops of `lanes`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `lanes`, in a file of their own so that numba is loaded only once they are needed.
 
 `lanes._moved` alone calls them: `lay_out` turns bits of rows into planes, `shuffle` permutes planes lane by lane, and
 `put_back` turns planes into rows again. A vector is eight 64-bit words; a plane is one vector, 512 bits, one a lane.

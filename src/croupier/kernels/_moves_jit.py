@@ -19,9 +19,9 @@ from croupier.kernels.compiled import njit
 # Numbers that are written at once: a processor stores one thing a cycle, be it one number or four. `runs` needs longer
 # runs than this: `moves.SHORT` is the same number.
 STORED = 4
-# Numbers that are carried between two calls for later ones: those of 4 bytes fill a line of the cache.
+# Numbers that are carried between two requests for a later row (`fetch`): those of 4 bytes fill a line of the cache.
 TILE = 16
-# How far ahead of what is written rows are sent for, in bytes, but two rows at least.
+# How far ahead of what is written rows are sent for, in bytes: at least two rows ahead in `packed`, one in `runs`.
 AHEAD = 1 << 12
 # A line of the cache, in bytes.
 LINE = 64

@@ -1,4 +1,4 @@
-"""The compiled loop of `core.normal`; in its own file so that its compiled form can be cached on disk.
+"""The compiled loop of `core.normal`, in a file of its own so that numba is loaded only once it is needed.
 
 Additions, products, quotients and square roots come in the order of the plain form, so that noise is the same on every
 machine: no two of them are fused into one that would round once where the plain form rounds twice.
@@ -17,7 +17,7 @@ _HALF_ROOT = 0.7071067811865476
 _LN2 = 0.6931471805599453
 
 
-# Division by 0 must not raise: the check alone would keep the loop from being vectorised. No quotient has one.
+# Division by 0 must not raise: the check alone would keep the loop from being vectorised. No divisor here is 0.
 @njit(cache=True, nogil=True, error_model="numpy")
 def from_words(words: Any, centre: Any, tail: Any, beyond: Any, out: Any) -> None:
     """A standard normal for each word.

@@ -1,4 +1,4 @@
-"""The compiled loops of `pack`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `pack`, in a file of their own so that numba is loaded only once they are needed.
 
 Only `kernels.pack` calls them. A value may straddle two words. Bits are gathered in a register, and a word is written
 once it is full; `unpack_one`, for a single width, reads every word once.
@@ -18,7 +18,7 @@ _WORD = np.uint64(64)
 
 @njit(cache=True, nogil=True)
 def pack(values: Any, widths: Any, out: Any) -> None:
-    """Write each value's low bits one after another; the widths repeat from row to row."""
+    """Write values one after another, each in its column's bits, which must hold it; widths repeat from row to row."""
     acc, fill, k = np.uint64(0), np.uint64(0), 0
     for row in range(values.shape[0]):
         for j in range(values.shape[1]):
@@ -37,7 +37,7 @@ def pack(values: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def unpack(words: Any, widths: Any, out: Any) -> None:
-    """Read values that `pack` wrote; there must be one word more than they fill."""
+    """Read values that `pack` wrote."""
     k, shift = 0, np.uint64(0)
     for row in range(out.shape[0]):
         for j in range(out.shape[1]):
@@ -54,7 +54,7 @@ def unpack(words: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def pack_one(values: Any, bits: int, out: Any) -> None:
-    """The same for one width."""
+    """As `pack`, for one width."""
     acc, fill, k, width = np.uint64(0), np.uint64(0), 0, np.uint64(bits)
     for value in values:
         wide = np.uint64(value)
@@ -71,7 +71,7 @@ def pack_one(values: Any, bits: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def unpack_one(words: Any, bits: int, out: Any) -> None:
-    """The same for one width: every word is read once."""
+    """As `unpack`, for one width: every word is read once."""
     width = np.uint64(bits)
     mask = (_ONE << width) - _ONE
     acc, have, k = np.uint64(0), np.uint64(0), 0

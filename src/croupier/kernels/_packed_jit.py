@@ -1,8 +1,9 @@
-"""The compiled loops of `packed`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `packed`, in a file of their own so that numba is loaded only once they are needed.
 
 Only `kernels.packed` calls them. All work is done on whole blocks that stay in a core's nearest cache: LANES words,
 each of which holds as many residues as fit, and the same residues without gaps. A "form" is the secret linear form of
-`packed.Key`. The loops have no branch inside, so that many words are done at a time.
+`packed.Key`. Where residues fill 63 or 64 bits of a word the loops have no branch inside, so that many words are done
+at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The compiled loop of `permute`; in its own file so that its compiled form can be cached on disk.
+"""The compiled loop of `permute`, in a file of its own so that numba is loaded only once it is needed.
 
 Only `permute` calls it, and says what a word chooses. Columns are taken a few at a time, so that the rows' pieces stay
 in the cache while they are swapped. A column whose word was refused is marked, and `permute` draws for it again.

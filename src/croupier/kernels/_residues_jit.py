@@ -1,7 +1,7 @@
-"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `residues`, in a file of their own so that numba is loaded only once they are needed.
 
 Only `kernels.residues` calls them. Codes are looked up in a table where one fits the cache, and made residue by residue
-where none does. It calls rounding, clamping and coding for a cache full of values at a time, so that no array of
+where none does. `residues.encode` rounds, clamps and codes a cache full of values at a time, so that no array of
 integers as long as the values is written out.
 """
 
@@ -146,7 +146,7 @@ def count(words: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True, inline="always")
 def _tossed(share: int, a: Any, b: Any, c: Any) -> Any:
-    """Bits that are each 1 with probability share / 8, 2 to 6, from three that are 1 every second time."""
+    """Bits that are each 1 with probability share / 8 (`share` is 2 to 6), from three words of fair random bits."""
     if share < 4:
         return a & (b | c) if share == 3 else a & b
     if share > 4:
@@ -156,7 +156,7 @@ def _tossed(share: int, a: Any, b: Any, c: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _toss(block: Any, size: int, ones: int, coins: Any, tossed: int) -> int:
-    """Fill a block with bits that are each 1 about as often as they should be; how many are."""
+    """Fill a block with bits that are each 1 about as often as they should be; returns how many are."""
     many = 0
     last = (size - 1) >> 6
     share = (8 * ones + size // 2) // size
@@ -281,7 +281,7 @@ def scatter(counts: Any, widths: Any, draws: Any, coins: Any, least: int, bits: 
 
 @njit(cache=True, nogil=True)
 def join(residues: Any, moduli: Any, lifts: Any, product: int, out: Any) -> None:
-    """The number within (-product / 2, product / 2) that has these residues."""
+    """For each row the number nearest to 0 that has these residues."""
     half = product // 2
     for i in range(residues.shape[0]):
         total = 0

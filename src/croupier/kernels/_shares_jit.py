@@ -1,8 +1,8 @@
 """Compiled loops: residues of 2^bits to signed numbers, and one product in the field of 2^61 - 1.
 
 `kernels.shares` calls `signed`. `times` is for the compiled loops of `kernels.packed` and of
-`kernels.field`, which multiply elements of the field. They are in a file of their own so that their compiled form can
-be cached on disk.
+`kernels.field`, which multiply elements of the field. They are in a file of their own so that numba is loaded
+only once they are needed.
 """
 
 from __future__ import annotations

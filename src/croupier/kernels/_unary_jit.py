@@ -1,6 +1,6 @@
 """The compiled loops of `unary`: bits of a strip of numbers into a table of bytes, and back.
 
-Only `kernels.unary` calls them; they are in their own file so that their compiled form can be cached on disk. A
+Only `kernels.unary` calls them; they are in a file of their own so that numba is loaded only once they are needed. A
 residue's bits may straddle two words. A table's rows are as many as blocks have bits, and far apart in memory.
 """
 

@@ -1,4 +1,4 @@
-"""The compiled loop of `weighted`; in its own file so that its compiled form can be cached on disk.
+"""The compiled loop of `weighted`, in a file of its own so that numba is loaded only once it is needed.
 
 Only `kernels.weighted` calls it. Products and sums come in the order of the plain form, so that both give the same
 bits: no two of them are fused into one that would round once where the plain form rounds twice.
@@ -12,13 +12,14 @@ import numpy as np
 
 from croupier.kernels.compiled import njit
 
-# Coordinates at a time: whole vectors of a processor, and few enough that all sums of many rows stay in its cache.
+# Coordinates at a time: whole vectors of a processor, and few enough that the sums of some hundred rows stay in its
+# cache; of more rows `_FEWEST`, whether they stay or not.
 _FEWEST, _MOST, _ROOM = 64, 512, 1 << 14
 
 
 @njit(cache=True, nogil=True)
 def weighted(rows: Any, weights: Any, start: int, stop: int, out: Any) -> None:
-    """Coordinates from `start` to `stop`, some at a time; pairs of rows come from the table itself."""
+    """Sum the coordinates from `start` to `stop`, some at a time; the first additions read pairs of `rows`."""
     count = len(rows)
     if count == 0:
         out[start:stop] = 0.0
@@ -68,7 +69,7 @@ def _alone(row: Any, by: float, sums: Any, lost: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _next(sums: Any, lost: Any, other: Any, more: Any) -> None:
-    """Add a sum to another, with what both have lost."""
+    """Add a sum to another, and to `lost` what rounding took from the other and from this addition."""
     for j in range(len(sums)):
         a, b = sums[j], other[j]
         total = a + b

@@ -2,7 +2,8 @@
 
 numba and its loops take as long to load as most of a million numbers take plainly. A process that is started for one
 small update, as a Flower client is for every message, never pays for them; one that goes on soon does, and has lost
-little. Both forms give the same, so that nothing depends on which was taken. Most kernels and `core.normal` ask it.
+little. Both forms give the same, so that nothing depends on which was taken. `pack`, `packed`, `residues`, `shares`,
+`lanes`, `weighted` and `core.normal` ask it.
 """
 
 from __future__ import annotations

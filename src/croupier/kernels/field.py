@@ -1,8 +1,8 @@
 """Sums of shares under public signs, and products in two fields: compiled loops with plain references.
 
 Two servers that hold secret shares of hidden rows compute distances, weighted sums and hashes by these (`mpc.tallies`,
-`mpc.field`, `mpc.dealer` and `place.two_servers`, for RAIN): a public bit decides the sign with which a share counts,
-and all the rest is addition.
+`mpc.field`, `mpc.dealer` and `place.two_servers`, for RAIN). In a sum a public bit decides the sign with which a share
+counts, and all the rest is addition.
 
 Signs are bits, eight to a byte, lowest first; a set bit counts its number as negative. Elements of the prime field of
 2^61 - 1 are 64-bit words, those of GF(2^128) pairs of them, low word first.
@@ -52,12 +52,12 @@ def column_sums(numbers: npt.NDArray[Any], bits: Bytes, weights: Ints) -> tuple[
 
 
 def row_sums_plain(numbers: npt.NDArray[Any], bits: Bytes) -> npt.NDArray[Any]:
-    """Each row's signed sum in whole numbers."""
+    """Each row's signed sum, by Python's whole numbers: what `row_sums` is tested against."""
     return _reduced(_signed(numbers, bits).sum(1), numbers.dtype)
 
 
 def column_sums_plain(numbers: npt.NDArray[Any], bits: Bytes, weights: Ints) -> tuple[npt.NDArray[Any], Ints]:
-    """The same in whole numbers."""
+    """As `column_sums`, by Python's whole numbers."""
     signs = 1 - 2 * bits_of(bits, numbers.shape[1]).astype(np.int64)
     return _reduced(weights.astype(object) @ _signed(numbers, bits), numbers.dtype), weights @ signs
 
@@ -83,7 +83,7 @@ def packed(bits: npt.NDArray[Any]) -> Bytes:
 
 
 def spread(bits: Bytes, value: int, minus: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What must be added to `minus` to give `value` times each bit: the second share of the bits, of which it is one.
+    """The second share of `value` times each bit, where `minus` is the first: what must be added to it.
 
     Modulo 2^32 for 32-bit numbers, where `value` is taken to be 1, else modulo 2^61 - 1.
     """

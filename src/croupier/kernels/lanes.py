@@ -4,9 +4,9 @@ The same task as `unary`, for blocks of at most `MOST` bits; `core.coins` takes 
 the servers of a mix network (`place.chain`). A block is all clients' bits of one number and one modulus. Here 512
 numbers form a chunk, and each of them has a lane. For each place in a block there is a plane: 512 bits, the bit at that
 place in each lane. Fisher and Yates is played on planes: for the last place, the one before, and so on, each lane
-chooses one of the places up to it, and both planes swap their bits in the lanes that chose so. That goes through all
-places up to it, 512 lanes at a time, and is still many times quicker than moving bits one by one, as long as blocks are
-small.
+chooses one of the places up to it, and both planes swap their bits in the lanes that chose so. For every place all
+planes up to it are gone through, 512 lanes at a time, which is still many times quicker than moving bits one by one, as
+long as blocks are small.
 
 Choices come from words as in `permute`: one word for several choices, refused where they would not be uniform. The
 order of the draws is part of the protocol, because the same coins must give the same permutation everywhere. Chunk by

@@ -1,6 +1,7 @@
 """Independent uniform permutations of many columns: a compiled loop, and the plain reference that says what it does.
 
-`core.coins` calls `columns` for every shuffle of single parameters, and `lanes` takes its batches and its formula.
+`core.coins` calls `columns` to permute rows, columns and large blocks of bits; `lanes`, for small blocks, takes its
+batches and its formula.
 
 A column is permuted by Fisher and Yates: for row i from the last to the second, swap it with one of the rows 0 to i.
 Several of these choices come from one 64-bit word. With spans b1, ..., bk whose product is P, a word w gives
@@ -31,7 +32,7 @@ Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 Draw = Callable[[int], Words]
 
-# A batch of choices stays below this product, so that fewer than one word in 2^24 is refused.
+# The product of a batch's spans is at most this, so that fewer than one word in 2^24 is refused.
 MOST = 1 << 40
 # Words drawn at once: they fit a cache. Part of the protocol: it fixes which word goes where.
 DRAWN = 1 << 16

@@ -2,9 +2,9 @@
 
 The layout is fixed: numbers one after another without gaps; a number is its residues in the order of the moduli; a
 residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is all clients' bits of one
-number and one modulus, m - 1 from each. `encode.grid` rounds by it, `encode.residues` encodes and decodes,
-`release.bits` counts and scatters through `core.coins`, `core.wire` and the mix chain (`place.chain`) share its layout,
-and `release.counted_ones` reads for the audit what counts tell.
+number and one modulus, m - 1 from each. `encode.grid` and `encode.fixed` round by it, `encode.residues` encodes and
+decodes, `release.bits` counts, and scatters through `core.coins`, `core.wire` and the mix chain (`place.chain`) share
+its layout, and `release.counted_ones` reads for the audit what counts tell.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WHOLE = 64
 _FEW = 1 << 10
 # Numbers that fit a processor's cache, codes and all.
 _CHUNK = 1 << 14
-_TABLE = 1 << 22  # Numbers whose codes fit a table that a processor keeps close by.
+_TABLE = 1 << 22  # The most numbers whose codes are kept in a table; of more, codes are made residue by residue.
 # Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
 _TOSS = 32
 _STRIP = 1 << 11  # Numbers whose draws and bits fit a cache; they end on a whole word.
@@ -54,7 +54,7 @@ def size(count: int, moduli: Moduli) -> int:
 
 @dataclass(frozen=True)
 class Quantiser:
-    """How values become integers: value / scale * factor * unit, rounded, and clamped to -top and top.
+    """How values become integers: value / scale, clamped to -1..1, * factor * unit, rounded, clamped to -top and top.
 
     `scales` is one number or one for each value. Values that are clamped are counted.
     """
@@ -106,7 +106,7 @@ def _whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words, out: npt.NDA
 
 
 def whole_plain(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints, int]:
-    """The same by NumPy."""
+    """As `whole`, by NumPy."""
     share = values.astype(np.float64) / grid.scales
     scaled = np.clip(share, -1, 1) * grid.factor * float(grid.unit)
     added = draws / 4294967296.0 if grid.rounding == "stochastic" else 0.0
@@ -224,7 +224,8 @@ def scatter(
 
     A uniform permutation of a block's bits gives every arrangement of its ones the same probability, so that the
     arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16, 32 or 64 bits. Blocks of
-    `least` bits or more are tossed and mended: no place is treated unlike another, and so no arrangement either.
+    `least` bits or more, a quarter ones and a quarter zeros at least, are tossed (each bit at random) and mended (some
+    bits of the kind that is too many turned over): no place is treated unlike another, and so no arrangement either.
     """
     from croupier.kernels import _residues_jit as jit
 
@@ -240,7 +241,7 @@ def scatter(
         tosses = 3 * len(some) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
         more, done = 1.02, -1
         while done < 0:
-            # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not
+            # Enough for nearly always. Should they be used up, the strip is drawn afresh: how many are needed does not
             # depend on where the ones lie, so that this favours nothing.
             coins = draw(tosses, 64)
             words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
@@ -254,8 +255,8 @@ def _need(size: int, least: int) -> Floats:
     """About how many draws a block of `size` bits takes, for each number of ones that it may have."""
     rare = np.minimum(np.arange(size + 1), size - np.arange(size + 1))
     placed = rare * (1 + size / (1 << 16))
-    # A toss is off by chance and by the rounding of its odds to eighths; a draw then meets a bit of the kind that is
-    # too many about as often as there are such bits.
+    # A toss is off by chance and by the rounding of its odds to eighths; for each bit too many it then takes about
+    # size / rare draws to meet one of that kind. In `placed` the second term is for draws that are refused.
     odds = np.clip((8 * np.arange(size + 1) + size // 2) // size, 2, 6) / 8
     off = np.abs(odds * size - np.arange(size + 1))
     mended = (off + 0.5 * np.sqrt(size * odds * (1 - odds))) * size / np.maximum(rare, 1)
@@ -290,7 +291,7 @@ def join(residues: npt.NDArray[Any], moduli: Moduli) -> Ints:
 
 
 def join_plain(residues: npt.NDArray[Any], moduli: Moduli) -> Ints:
-    """The same in mixed radix (Garner): no intermediate exceeds the product, which is below 2^62."""
+    """The same in mixed radix (Garner): no number on the way exceeds the product (below 2^62) or a modulus squared."""
     value, base = np.zeros(len(residues), np.int64), 1
     for j, m in enumerate(moduli):
         digit = (residues[:, j].astype(np.int64) - value) % m * pow(base, -1, m) % m if base > 1 else residues[:, j] % m

@@ -1,6 +1,7 @@
-"""Rows of many clients as one table: NumPy asks for large pages, and every core touches and fills some of them.
+"""Rows of many clients stacked as one table; long rows are copied by all cores at once.
 
-`release.rows` and `place.direct` stack clients' updates by it.
+The table is new memory, for which NumPy asks the system for large pages; whoever first touches a page waits for it, so
+that cores share this work, too. `release.rows` and `place.direct` stack clients' updates by it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weighted sums of rows in float64, the same whatever order the rows are in: a compiled loop and its plain form.
+"""Weighted sums of rows in float64, so exact that the rows' order does not show: a compiled loop and its plain form.
 
 A plain sum of floats differs in its last bits with the order of its rows, and would tell a server something of an order
 that a shuffle hides. Here rows are added pair by pair, and what each addition rounds away is carried along. Every

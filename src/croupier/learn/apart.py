@@ -2,7 +2,7 @@
 
 Noise is meant for one record's clipped gradient. A layer that looks across its batch lets one record move everybody's,
 and a buffer that training changes would leave without any noise. Both are tried for before a run starts, in training
-mode, on the clients' own records and made-up ones, in batches of several sizes: what fails is refused by its name. They
+mode, on one client's records and made-up ones, in batches of several sizes: what fails is refused by its name. They
 are tried at the first weights and at others: a path that mixes records may be closed by zeros until training opens it.
 
 `learn.train` calls `check_apart` whenever it makes a `Learner` whose fit is private. Trying shows no more than it
@@ -42,7 +42,7 @@ _HOLDS = (nn.RNNBase, nn.MultiheadAttention)
 
 
 def check_apart(module: nn.Module, goal: str, fit: Private, records: Records, device: str = "cpu") -> None:
-    """Raises: SpecError that names the layer or buffer when DP-SGD would not hold for the network."""
+    """Raises: SpecError when DP-SGD would not hold, naming the layer or buffer, or the engine cannot take the model."""
     for start in range(1 + OPENED):
         made = partial(_Trial.of, module, goal, fit, records, device, start)
         # In 64-bit numbers where the model and the engine take them: rounding is then no excuse.
@@ -127,7 +127,7 @@ class _Trial:
                 raise SpecError(self._mixes(self._culprit(one, mine)))
 
     def check_gradients(self, quiet: bool) -> None:
-        """Raises: SpecError when a record's clipped gradient alone and in a batch differ."""
+        """Raises: SpecError when a record's clipped gradient depends on its batch, or the engine cannot compute it."""
         try:
             self._compare_neighbours()
             if quiet:

@@ -79,8 +79,8 @@ class Assembled:
 class TaskOptions:
     """What a task may have besides data, split, network and fit; the keys of `task` in a description.
 
-    `together` small clients train stacked; `warm` is a file of weights to start from; `opaque` names modules whose
-    insides nobody looks at; `loss` and `metrics` are the usual ones of the data unless named.
+    `together` is how many small clients train stacked (1: none); `warm` is a file of weights to start from; `opaque`
+    names modules whose insides nobody looks at; `loss` and `metrics` are the usual ones of the data unless named.
     """
 
     augment: Augment = AS_IS

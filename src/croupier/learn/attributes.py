@@ -40,7 +40,7 @@ class Attribute:
 def attributes(dataset: Dataset, index: Mapping[str, Tensor], auxiliary: Sequence[str]) -> dict[str, Attribute]:
     """The attributes of clients with these records; where to cut is told by the auxiliary alone.
 
-    Raises: SpecError for data that are neither classified nor read every half hour.
+    Raises: SpecError for data without classes that are not the dataset `households`.
     """
     if dataset.labels is not None:
         found = {who: int(torch.bincount(dataset.labels[rows]).argmax()) for who, rows in index.items()}

@@ -144,7 +144,10 @@ class InstaHide(Augment, use="instahide"):
 
 
 def weights(count: int, k: int, choices: Stream) -> npt.NDArray[np.float64]:
-    """For each record k shares, the largest first: uniform among those that add up to 1 with none above the ceiling."""
+    """For each record k shares, the largest first: uniform among those that add up to 1 with none above the ceiling.
+
+    With k = 1 nothing is blended in, and the one share is 1.
+    """
     if k == 1:
         return np.ones((count, 1))
     shares = np.zeros((count, k))

@@ -30,8 +30,8 @@ from croupier.privacy.losses import library as _library
 if TYPE_CHECKING:
     from croupier.learn.dp_fit import Private
 
-# The same for all clients, so that they can be compared: with fewer than 100,000 records a client is below 1 / records,
-# where it should be.
+# The same for all clients, so that they can be compared. It should be below 1 / records, as it is with fewer than
+# 100,000 records a client.
 DELTA = 1e-5
 UNIT = "a record"
 ADJACENCY = ADJACENCIES["record"]
@@ -68,7 +68,7 @@ class Budget:
 
 
 def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Budget:
-    """The guarantee for one of so many records after so many participations. Raises: SpecError without the extra."""
+    """The guarantee for one of so many records after so many participations. Raises: SpecError without extra `dp`."""
     rate, steps = fit.rate(records), rounds * fit.steps(records)
     found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
     return Budget(found, delta, fit.noise, rate, steps, fit.tail)
@@ -158,7 +158,7 @@ def epsilon(noise: float, rate: float, steps: int, delta: float = DELTA) -> floa
 
 @lru_cache(maxsize=1 << 12)
 def noise_for(wished: float, rate: float, steps: int, delta: float = DELTA) -> float:
-    """The noise that keeps a client within an epsilon, by bisection. Raises: SpecError without the extra."""
+    """The noise that keeps a client within an epsilon, by bisection. Raises: SpecError without `dp`; RangeError."""
     if not 0 < wished <= _MOST:
         raise RangeError(f"epsilon = {wished}: a wished epsilon is above 0, and at most {_MOST:g}")
     # About right where noise is loud, and a start on that side otherwise: a large epsilon takes long to compute.

@@ -58,7 +58,7 @@ class StackedPerceptrons:
     def __call__(self, inputs: Tensor, targets: Tensor, share: Tensor) -> list[Tensor]:
         """The gradients of all losses times their shares, of each layer's weight and bias; valid until the next call.
 
-        Inputs are of the first models, all of which are meant.
+        Inputs may be those of the first models alone: then only their gradients are computed.
         """
         if len(inputs) != self._models:
             self._models = len(inputs)
@@ -82,7 +82,7 @@ class StackedPerceptrons:
         return found[::-1]
 
     def _of_loss(self, outputs: Tensor, targets: Tensor, share: Tensor) -> Tensor:
-        """What cross-entropy says of the outputs: class by class where classes fill no vector of numbers."""
+        """Cross-entropy's gradient by the outputs; of fewer classes than `LANES`, with classes as rows."""
         count, classes = len(targets), outputs.shape[-1]
         back = self._some[-1].back
         each = back.view(count, classes)

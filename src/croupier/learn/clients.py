@@ -1,8 +1,8 @@
 """How good a model is for each client, on records of the client's own that nobody trained on.
 
-One model for all may serve some clients badly. Where a dataset says whose each test record is, a run ends with the
-model's metrics on every client's own ones (`engine.job.job` puts them into `summary.json`, `cli.tables` prints them).
-The metrics over all test records are `learn.evaluate`'s.
+One model for all may serve some clients badly. Where a dataset says whose each test record is, and its owners are the
+clients, a run ends with the model's metrics on every client's own ones (`engine.job.job` puts them into `summary.json`,
+`cli.tables` prints them). The metrics over all test records are `learn.evaluate`'s.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NO_OWNERS = "clients are not the owners of records in this split; with task.spli
 
 
 def clients_of(made: Assembled, model: Callable[[str], Model]) -> dict[str, Any]:
-    """By client: how many records it trains and is tested on, its metrics, and why some have no value.
+    """`results` by client: how many records it trains and is tested on, its metrics, and why some have no value.
 
-    `model` gives the one that is meant for a client. Where clients have no test part, why.
+    `model` gives the one that is meant for a client. Where clients have no test part there is only `why`.
     """
     if not made.tests:
         return {"why": NO_PART if made.dataset.test_owner is None else NO_OWNERS}

@@ -26,7 +26,7 @@ def targets(records: Records) -> Tensor:
 
 
 def always(dataset: Dataset) -> dict[str, float | str] | None:
-    """The class that most test records are of, its name where it has one, and how often answering it is right.
+    """The commonest class of the test records, its name where it has one, and how often answering it is right.
 
     None where quantities are learnt.
     """

@@ -2,7 +2,7 @@
 
 `Records` is all that training asks for: how many there are, and a batch by numbers. `TensorRecords` holds them one by
 one; `Windows` cuts them from a long series when asked, so that a year of half hours is kept once and not in every
-window. `Data` is the part that a description names as `task.data`, one class for each file in `datasets/`;
+window. `Data` is the part that a description names as `task.data`, one class for each dataset in `datasets/`;
 `learn.assemble` loads it. `locate` finds its files, and `fingerprint` gives the digest that binds a run to the very
 records it used.
 """

@@ -1,7 +1,7 @@
 """Pictures turned, mirrored or recoloured: shadow sets that are only nearly right.
 
-An adversary's own records are rarely quite like a client's. An audit's `--noise` names one of these; `audit.stage`
-applies it to the shadow sets, and never to what clients train on.
+An adversary's own records, the shadow sets, are rarely quite like a client's. An audit's `--noise` names one of these;
+`audit.stage` applies it to the shadow sets, and never to what clients train on.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Private(Fit):
         return self.noise > 0 and self.tail != "truncated"
 
     def claims(self) -> str:
-        """What the noise is. Epsilon depends on each client's records and steps: it is computed apart or not at all."""
+        """What the noise is. Epsilon depends on each client's records and steps: `learn.budget` computes it."""
         said = (
             f"clients train by {self.title}: each record's gradient clipped to {self.clip:g}, noise {self.noise:g} "
             "times it"
@@ -101,7 +101,7 @@ class Private(Fit):
     def noised(
         self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
     ) -> None:
-        """One step in place by a sum of clipped gradients."""
+        """One noised step in place: `total` is a sum of clipped gradients, `expected` a batch's expected size."""
         grads = total.clone()
         if deviation := self.noise * self.clip:
             grads.add_(self._drawn(weights, total, expected, state, number, choices), alpha=deviation)

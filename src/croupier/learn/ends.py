@@ -272,7 +272,7 @@ def _layer(net: nn.Module, weight: str, inputs: Tensor) -> str | None:
 
 
 def _gives(net: nn.Module, head: Head, fed: Tensor, inputs: Tensor, out: Tensor) -> bool:
-    """Whether the outputs are what is fed times the weights, plus the biases; and the opposite where those are."""
+    """Whether the outputs are what is fed times the weights, plus the biases, and change sign with these."""
     held = dict(net.named_parameters())
     parts = [held[name] for name in (head.weight, head.bias) if name]
     with torch.no_grad():

@@ -23,7 +23,7 @@ class FewerRecords(Data):
     coins: bytes
 
     def load(self, folder: Path | None) -> Dataset:
-        """The others' records, in their order, as far as they were drawn."""
+        """The records of `data` that are drawn, in their order."""
         whole, coins = self.data.load(folder), Coins(self.coins)
         train, test = (
             torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values

@@ -26,7 +26,7 @@ class Fit(Part):
 
     verb: ClassVar[str] = "fit"
     lies_in: ClassVar[str] = "croupier.learn.dp_fit"
-    # Whether many clients can be trained as one stacked model: the same gradient then serves a whole batch.
+    # Whether many clients can be trained as one stacked model: not where each record's own gradient is needed.
     stacks: ClassVar[bool] = True
 
     lr: float = Field(0.01, gt=0, description="the learning rate")
@@ -55,7 +55,7 @@ class Fit(Part):
             yield from (order[at : None if at == starts[-1] else at + self.batch] for at in starts)
 
     def steps(self, count: int) -> int:
-        """How many batches a client with this many records trains on."""
+        """How many batches a client with this many records trains on; one less an epoch where `batches` joins two."""
         return self.epochs * -(-count // self.batch)
 
     @property
@@ -80,7 +80,7 @@ class Sgd(Fit, use="sgd"):
     """Stochastic gradient descent with momentum.
 
     `proximal` (the mu of FedProx) draws the weights back to where the client started from. One epoch without momentum
-    and with a batch that holds every client's records is FedSGD.
+    and with a batch at least as large as any client's records is FedSGD.
     """
 
     momentum: float = Field(0.9, ge=0, lt=1, description="what earlier steps count for")
@@ -152,7 +152,7 @@ class Adam(Fit, use="adam"):
 def prune(grads: Tensor, keep: float) -> Tensor:
     """Only the largest values of a gradient, or of each row's, by size; all others become zero.
 
-    Exactly the share is kept, to the nearest number and at least one: of equal values some are.
+    Exactly the share is kept, to the nearest number and at least one: of values that tie, only some may be.
     This is the gradient pruning that Zhu et al. 2019 propose against their own attack (section 5.2).
     """
     count = max(1, round(keep * grads.shape[-1]))

@@ -1,9 +1,10 @@
-"""A network whose parameters and gradients are views of two flat vectors: flattened once, never copied after.
+"""A network whose trained weights, and their gradients, are views of two flat tensors.
 
 Everything beyond training works on one flat float32 vector: privacy, encoding, releases and rules. `layout_of` fixes
-which slice of it is which tensor, and `FlatNet` lets a torch module compute on that very memory, so that handing an
-update over costs nothing. `learn.train`, `learn.private` and `learn.evaluate` compute on it, and attacks
-(`audit.context`) use it to try weights that they have found.
+which slice of it is which tensor. `FlatNet` lets a torch module compute on weights in that order, so that optimisers
+work on one tensor and no step flattens anything; `load` copies a model in, and `vector` copies it out. `learn.train`,
+`learn.private` and `learn.evaluate` compute on it, and attacks (`audit.context`) use it to try weights that they have
+found. `loss_of` is passed on from `learn.loss`, because many import it together with `FlatNet`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from croupier.learn.loss import loss_of as loss_of
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Weights first, then statistics, then counters: a robust distance over weights is a prefix of the vector.
+    """Weights first, then statistics, then counters: a distance over weights alone takes a prefix of the vector.
 
-    Frozen parameters are in no layout: they are neither trained nor sent.
+    Statistics are buffers of floats (running means), counters all other buffers (how many batches there were). Counters
+    are listed and have no place in the vector. Frozen parameters are in no layout: they are neither trained nor sent.
     """
     weights = [Slice(name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad]
     buffers = [
@@ -68,7 +70,7 @@ class FlatNet:
             at = stop
 
     def load(self, vector: Tensor) -> None:
-        """Take on a model."""
+        """Take on a vector's weights and statistics; counters and frozen parameters go back to their first values."""
         self.weights.copy_(vector[: self.size])
         at = self.size
         for buffer in self._statistics:
@@ -79,5 +81,5 @@ class FlatNet:
                 held.copy_(first)
 
     def vector(self) -> Tensor:
-        """The model as one vector on the CPU."""
+        """Weights and statistics as one vector on the CPU: a copy."""
         return torch.cat([self.weights.detach(), *(b.detach().reshape(-1) for b in self._statistics)]).cpu().clone()

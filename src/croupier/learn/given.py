@@ -214,7 +214,7 @@ class OwnRecords:
 
 
 def _tokens(*inputs: Tensor) -> int:
-    """How many whole numbers inputs can be, where they are names; none where they are quantities."""
+    """How many whole numbers inputs can be, where they are names; 0 where they are quantities."""
     whole: Sequence[int] = [int(x.max()) for x in inputs if not x.is_floating_point() and x.numel()]
     return 1 + max(0, *whole) if whole else 0
 

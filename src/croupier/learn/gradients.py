@@ -53,7 +53,7 @@ def gradient_from(update: Tensor, start: Tensor, lr: float) -> Tensor:
 
 
 def evaluation_copy(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode: statistics do not move, nothing is dropped."""
+    """A copy in evaluation mode: statistics do not move, nothing is dropped. Frozen weights have gradients, too."""
     return copy.deepcopy(module).eval().requires_grad_(True)
 
 

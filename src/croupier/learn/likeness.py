@@ -76,7 +76,7 @@ def matched(found: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pictured(dataset: Dataset) -> tuple[int, int, int] | None:
-    """Colours, height and width of a record, where records are pictures."""
+    """Colours, height and width of a record, where records are pictures (the rows of `digits` are); else None."""
     shape = dataset.shape
     if len(shape) == 3 and shape[0] in (1, 3):
         return shape

@@ -2,8 +2,8 @@
 
 The name in `task.loss` decides, else the dataset's goal. `loss_of` gives the mean unless it is asked otherwise:
 `learn.batch` asks for each record's loss and weighs records itself, `learn.sampled` and `learn.evaluate` ask for the
-sum. A user's own function must therefore give one number a record. `learn.train`, `learn.private` and others import
-`loss_of` by way of `learn.flat`; `learn.assemble` calls `check_loss` before a run.
+sum. A user's own function must therefore give each record's loss, and not their mean. `learn.train`, `learn.private`
+and others import `loss_of` by way of `learn.flat`; `learn.assemble` calls `check_loss` before a run.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from torch.nn import functional
 from croupier.errors import SpecError, option
 
 NETWORKS = ("alex", "vgg", "squeeze")
-# What its networks halve five times must be larger than the smallest pictures that are audited.
+# Its networks halve pictures about five times: sides that are smaller than this are enlarged to it first.
 SIDE = 64
 
 

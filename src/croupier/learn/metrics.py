@@ -163,7 +163,7 @@ def metrics_of(asked: tuple[str, ...], dataset: Dataset) -> tuple[Metric, ...]:
     return found
 
 
-# What a round's line holds besides metrics.
+# What a round's line holds already: names that a function of the user's own may not have.
 TAKEN = {
     "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "clusters", "invited", "largest",
     "loss", "lost", "messages", "model", "overspent", "present", "record", "refused", "rmse", "round", "spent",

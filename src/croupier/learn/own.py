@@ -6,8 +6,8 @@ again. How a module is found is in `learn.beside`, and what a name is in `learn.
 
 Data (`learn.datasets.own`), models (`learn.models.own`), losses, metrics, shadow sets (`audit.recorded.shadows`) and a
 deployed client's own training (`service.training`) are all taken through here, so that one rule decides what may be
-called: see SECURITY.md. `records` and `check_there` are for manifests and resumed runs (`engine.job`), `look` for
-`croupier doctor`. An error inside the user's code is told by its file and line.
+called: see SECURITY.md. `records` is for manifests and reports, `check_there` for resumed runs (`engine.job`), `look`
+for `croupier doctor`. An error inside the user's code is told by its file and line.
 """
 
 from __future__ import annotations

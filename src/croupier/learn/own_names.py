@@ -2,8 +2,9 @@
 
 A name remembers the folder of the description that says it, so that `learn.own` can find and call the function; a
 function that Python gives goes by its name, which may be one that nobody can find again. Fields of parts that name a
-function have the type `Importable` (`task.data.make`, `task.model.make`); `spec` reads a description under `reading`,
-and `audit.knowledge` carries names to the processes of attacks by `carried` and `revived`.
+function have the type `Importable` (`task.data.make`, `task.model.make`), or call `as_named` (losses and metrics).
+`spec` reads a description under `reading`, and `audit.knowledge` carries names to the processes of attacks by `carried`
+and `revived`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ GIVEN = "given in Python"
 class FunctionName(str):
     """`module:function`, the folder of the description that says so, and the function itself where Python gave it.
 
-    A string in every other respect, so that descriptions, digests and tables show the name and nothing else.
+    Else a string, so that descriptions, digests and tables show the name and nothing else; but two of these are equal
+    only where folder and function are, too.
     """
 
     folder: Path | None
@@ -54,7 +56,7 @@ class FunctionName(str):
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Audits have processes of their own. Those find a function by its name, as this one must have been.
+        # For the processes of audits, which find a function by its module and name alone: this one must be found so.
         if self.function is not None and not _travels(self.function):
             raise _lost(self)
         return FunctionName, (str(self), self.folder, self.function)

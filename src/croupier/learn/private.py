@@ -1,9 +1,9 @@
-"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise.
+"""DP-SGD on a network: gradients of single records, clipped, added up and noised before an optimiser sees them.
 
 `learn.train` calls `train_privately` where the description's `task.fit` is private. The sum of clipped gradients can be
 had in three ways (`clipping` chooses): by products for perceptrons, by torch's vmap, or by Opacus (`learn.sampled`).
 `learn.apart` finds out whether the guarantee holds for a network at all, and `learn.budget` what it amounts to.
-`audit.membership` and `learn.single` take gradients of single records from here, too.
+`audit.membership` takes gradients of single records from here, and `learn.single` the clipping.
 """
 
 from __future__ import annotations

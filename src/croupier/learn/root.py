@@ -48,7 +48,7 @@ class Root(Part):
     )
 
     def draw(self, dataset: Dataset, coins: Coins) -> tuple[Dataset, Records | None]:
-        """What is left to be split, and the server's records. Raises: SpecError when the data have too few."""
+        """What is left to be split, and the server's records, if any. Raises: SpecError when the data have too few."""
         if not self.records:
             return dataset, None
         size = len(dataset.train)

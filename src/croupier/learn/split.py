@@ -2,8 +2,8 @@
 
 A simulation must decide who holds what. `natural` takes the owners that a dataset names, and is the honest choice where
 there are any; the others deal one pool out, evenly or skewed by labels as papers do. Every draw comes from the run's
-coins, and no record is dropped or dealt twice. A description names a split under `task.split`, and `learn.assemble`
-calls it.
+coins. No record is dealt twice, and none is left out unless `natural` is asked for some owners only. A description
+names a split under `task.split`, and `learn.assemble` calls it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class TensorFiles:
         self._most = _ROOM * sum(value.numel() for value in module.state_dict().values()) + _MORE
 
     def vector(self, path: Path) -> Tensor:
-        """One file as a vector. Raises: DataError that says what does not fit."""
+        """One file as a vector; its frozen weights go into `frozen`. Raises: DataError that says what does not fit."""
         tensors = self._named(path, self._load(path))
         for part in self.layout.carried:
             if part.name not in tensors:

@@ -31,7 +31,7 @@ from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
 
 Job = tuple[Tensor, str, Coins]
-# Weights of groups that join at most: more of them do not stay in a processor's caches, nor keep other processes busy.
+# Weights of groups that join at most: more leave a processor's caches, and too few groups for other processes.
 _JOINED = 1 << 19
 
 
@@ -87,7 +87,7 @@ class ClientTrainer:
 
 
 def fewest(module: nn.Module) -> int:
-    """The fewest records of a batch: one alone has no spread to normalise by."""
+    """The fewest records of a batch: 2 with batch normalisation (one has no spread to normalise by), else 1."""
     return 2 if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules()) else 1
 
 
@@ -95,9 +95,9 @@ def fewest(module: nn.Module) -> int:
 class Learner:
     """Trains the clients of a cohort.
 
-    `group` is how many small clients train stacked together (1: never). It belongs to the description of the run, not
-    to the machine, because it can change last bits; the number of workers cannot. `alone`: nothing else computes beside
-    it, so that threads may wait for each other at every call.
+    `group` is how many small clients train stacked together (1: never; `_joined` may join groups). It belongs to the
+    description of the run, not to the machine, because it can change last bits; the number of workers cannot. `alone`:
+    nothing else computes beside it, so that threads may wait for each other at every call.
     """
 
     module: nn.Module

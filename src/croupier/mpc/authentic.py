@@ -41,13 +41,13 @@ class TaggedShares:
         return TaggedShares(self.values[index], self.tags[index])
 
     def shaped(self, *sides: int) -> TaggedShares:
-        """In another order of sides; the words of an element stay together."""
+        """Reshaped to these sides; the words of an element stay together."""
         return TaggedShares(self.values.reshape(*sides, -1), self.tags.reshape(*sides, -1))
 
 
 @dataclass
 class TagHolder:
-    """One of the two parties in one attempt: its name for the other, its share of the key, and what was opened.
+    """One of the two parties in one attempt: the other's name, its own share of the key, and what was opened.
 
     `me` is 0 or 1. `checks` is false only where `croupier bench tamper` shows what happens without checks.
     """
@@ -133,7 +133,10 @@ def toss(given: Given, me: int, peer: str, step: str, coins: Coins) -> SubFlow:
 
 
 def exchanged(given: Given, me: int, peer: str, step: str, own: bytes, coins: Coins) -> SubFlow:
-    """Both parties' bytes, each fixed before it saw the other's. Raises: IntegrityError when they do not fit."""
+    """The other party's bytes; each party fixed its own before it saw the other's.
+
+    Raises: IntegrityError when the other party echoes this one's commitment, or opens another value than it had fixed.
+    """
     nonce = coins.child("nonce", step).export()
     mine = _bound(given, step, me, own, nonce)
     (heard,) = yield _swap(peer, f"{step}-c", {"digest": byte_tensor(mine)})

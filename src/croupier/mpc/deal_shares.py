@@ -1,8 +1,8 @@
 """How much is dealt for a shuffle, and shares of matrices of numbers: from a seed, in memory, or in a file.
 
 For a hundred clients and a hundred thousand parameters this is what takes the room: hundreds of megabytes, which one of
-the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie,
-and nobody has to hold a whole matrix of them.
+the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie:
+who has a seed or a file need not hold a whole matrix of them; who was sent them in a letter does (`Stored`).
 
 `mpc.dealer` deals them, `mpc.tallies` adds them up block by block. What `place/two_servers` sends and computes is sized
 by `DealSpec`. No round deals to a file (`Filed`): `croupier bench rain` does.
@@ -120,7 +120,7 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Stored:
-    """Shares that were dealt one by one, in memory: all numbers of a matrix, then all tags, block after block."""
+    """Shares that were dealt one by one, in memory: numbers and tags apart; in each, all blocks of a matrix."""
 
     deal: DealSpec
     numbers: npt.NDArray[Any] = field(repr=False)
@@ -144,7 +144,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Filed:
-    """Shares that were dealt ahead of time to a file, read block by block: numbers, then their tags."""
+    """Shares that were dealt ahead of time to a file, block by block: a block's numbers, then its tags."""
 
     deal: DealSpec
     path: Path

@@ -3,8 +3,8 @@
 Client i hides its row b_i behind a mask r_i. The first server permutes the hidden rows by p0 and hides them again by U,
 the second by p1 and T; what both then hold is the shuffled rows hidden behind s = p1(p0(r)) + p1(U) + T (bits). The
 dealer knows s and shares it between the servers as numbers, so that sums over the shuffled rows can be taken without
-opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part, most of it as a seed. All of it is
-good for one use, whatever becomes of the round.
+opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part. The first server draws it from a
+seed, the second is told the long part besides. All is good for one use, whatever becomes of the round.
 
 This is RAIN's two-server shuffle, changed so that it is sound: as printed, both servers hold the one seed of both
 permutations. `place.two_servers.pair` runs the dealer as a party that sees no update, and its servers and clients read
@@ -94,7 +94,7 @@ def seeds(deal: DealSpec, coins: Coins) -> list[bytes]:
 def share_of_seed(
     seed: bytes, me: int, deal: DealSpec, identity: bytes, bound: bytes, told: Mapping[str, Any]
 ) -> ShuffleShare:
-    """A server's part from its seed, and from what it was told besides: everything, for the second server."""
+    """A server's part from its seed; the second server's also from what the dealer told it besides (`rest`)."""
     node = Coins(seed)
     shares: Shares = Seeded(deal, node)
     if me == 1:

@@ -4,10 +4,10 @@ Such correlated randomness is sent compressed: one side's half is a seed; the ot
 explicit part ("fitted") for what has to fit. The dealer sees no message of the parties; with one of them it reads all.
 
 A gate has functions for the dealer (`Dealer`) and for the parties (`ShareReader`), which must draw in the same order.
-Each gate also says how many bytes of the explicit part it needs (`fitted`): a half of another size is refused before
-anything is sent, and does not end in a wrong result. The gates are `boolean`, `products`, `compare`, `ranks`, `signs`
-and `trust`; `place.two_servers.scoring` sends the halves as letters. The shuffle has a dealer of its own
-(`mpc.dealer`).
+The gates are `boolean`, `products`, `compare`, `ranks`, `signs` and `trust`. `products`, `compare`, `signs` and `trust`
+also say how many bytes of the explicit part they need (`fitted`): a half of another size is refused before anything is
+sent, and does not end in a wrong result. `place.two_servers.scoring` sends the halves as letters. The shuffle has a
+dealer of its own (`mpc.dealer`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DealtShare:
         return {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8), "fitted": torch.from_numpy(fitted)}
 
     def open(self, side: int, fitted: int) -> ShareReader:
-        """What was dealt, to be drawn in order, with so many bytes that fit. Before anything is sent.
+        """What was dealt, to be drawn in order; `fitted` is the size of its explicit part. Call it before sending.
 
         Raises: ProtocolError the second time, and when it was dealt for the other party or for another size.
         """

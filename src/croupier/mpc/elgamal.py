@@ -257,7 +257,7 @@ def _open_statement(ciphers: Ciphertexts, parts: Points, public: Points, context
 
 
 def opened(hidden: Points, parts: Sequence[Points]) -> tuple[Bytes, Flags]:
-    """The bits of what is C in ciphertexts, and where there is none."""
+    """The bits, from each ciphertext's C (`hidden`) and all servers' parts; and where what comes out is no bit."""
     mask = parts[0]
     for one in parts[1:]:
         mask = curve.plus(mask, one)

@@ -38,7 +38,7 @@ def split(secret: bytes, holders: int, threshold: int, choices: Choices) -> list
 
 
 def joined(shares: Mapping[int, bytes]) -> bytes:
-    """The secret, from shares by their points (1, 2, ...). With fewer shares than the threshold, another value."""
+    """The secret, from shares by their points (1, 2, ...). Fewer than the threshold give a value that says nothing."""
     total: Bytes = np.zeros(len(next(iter(shares.values()))), np.int64)
     for here, share in shares.items():
         weight = 1

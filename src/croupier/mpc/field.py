@@ -2,10 +2,10 @@
 
 Elements lie in arrays of 64-bit words, one or two to an element, always as the last dimension.
 
-The prime field carries sums and tags, because numbers add up in it as they are; GF(2^128) carries hashes of rows of
-bits, because there a difference is an XOR. Code that works in either takes a `ShareField` and does not ask which: the
-tagged shares of `authentic`, and what `dealer` deals for the check of RAIN's shuffle (`check = "product"` is in the
-prime field, `check = "hash"` in the other). The loops themselves are in `kernels.field`.
+The prime field carries shares of numbers with their tags, because numbers add up in it as they are while sums stay
+below 2^61 - 1. GF(2^128) carries hashes of rows of bits with theirs, because there a difference is an XOR. RAIN checks
+its shuffle (`place.two_servers.shuffle_check`) in the one with `check = "product"`, in the other with `check = "hash"`;
+so the tagged shares of `authentic` take a `ShareField` and do not ask which. Products are made in `kernels.field`.
 """
 
 from __future__ import annotations

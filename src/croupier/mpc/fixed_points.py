@@ -1,12 +1,14 @@
-"""Many multiples of a few points, added to others: sums of table entries, which the library adds up in one call.
+"""Many multiples of a few points, added to others: each is a sum of table entries, one call of the library (`curve`).
 
-A mix gives every bit fresh randomness: so many times the base point and as many times the joint key, added to what came
-in. The library multiplies by any point one scalar at a time; here each point that stays has a table of its multiples by
-the digits of a scalar, and a multiple is the sum of one entry for each digit, with what it is added to in the same
-call. No entry is at infinity: digits count from 1, and the scalar is made less by what that adds. `elgamal` and
-`shuffle_proof` multiply by it; `place.chain.mix_record` refuses copies by `check_distinct`.
+To encrypt bits, and to give each of them fresh randomness in a mix, takes many multiples of the same two points, the
+base point and the joint key. The library multiplies by any point one scalar at a time, slowly; here each of the few
+points has a table of its multiples by the digits of a scalar, and a multiple is the sum of one entry for each digit,
+with what it is added to in the same call. No entry is at infinity: digits count from 1, and the scalar is made less by
+what that adds. `elgamal`, `shuffle_proof` and `place.chain.proven_cost` multiply by it; `place.chain.mix_record`
+refuses copies by `check_distinct`.
 
-Which entries are read follows the scalar: as with `curve.times`, who shares a machine might learn from its timing.
+Which entries are read follows the scalar: as with `curve.times`, and unlike `curve.base`, who shares a machine might
+learn from its timing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SMALL, _LARGE = 100, 3000
 def shifted(points: Points | None, fixed: Points, scalars: Sequence[int]) -> Points:
     """Each point plus so many times the fixed one; without points, the multiples alone.
 
-    Raises: IntegrityError when a sum is at infinity, which no honest party's is.
+    Raises: IntegrityError when a sum is at infinity, and of few scalars when one is 0: honest parties meet neither.
     """
     if len(scalars) < _SMALL:
         found = curve.multiples(fixed, scalars)
@@ -63,6 +65,6 @@ def base(scalars: Sequence[int]) -> Points:
 
 
 def check_distinct(points: npt.NDArray[np.uint8], who: str) -> None:
-    """Raises: IntegrityError when two rows are the same: a copy would mark its bit in what comes out."""
+    """Raises: IntegrityError when two rows are the same: a copied bit comes out twice, by which it might be told."""
     if len(np.unique(points.reshape(len(points), -1), axis=0)) < len(points):
         raise IntegrityError(f"{who} sent the same ciphertext twice: one of them is a copy")

@@ -32,7 +32,7 @@ DRAW = 2 * SECRET
 class Terms:
     """What an agreement is about: an attempt (run, agreement's number, roster), and the rounds its outcome is for.
 
-    Without a last round it holds until the next.
+    Without a last round it holds until the next agreement.
     """
 
     occasion: Occasion

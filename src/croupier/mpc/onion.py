@@ -70,7 +70,8 @@ def enter(
 ) -> Talk[Rows]:
     """Server 0: its share of the shuffled rows.
 
-    Raises: ProtocolError that names a client whose outer layer does not open, which `sound` should have left out.
+    Raises: ProtocolError that names a client whose outer layer does not open, which `sound` should have left out;
+    IntegrityError or WireError, which name nobody, for copies and for what is wrong below that layer.
 
     Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
     """

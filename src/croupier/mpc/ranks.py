@@ -3,8 +3,8 @@
 The network is Batcher's merge exchange. Each comparator is one comparison and one product; comparators of a layer run
 together, and those that do not bear on the middle are left out.
 
-`trust` needs medians of distances, twice. Which places are compared is public and does not depend on the numbers, so
-that nobody learns an order from the messages.
+`trust` needs two medians: of distances, and of how far each of them lies from that one. Which places are compared is
+public and does not depend on the numbers, so that nobody learns an order from the messages.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ It is RFC 9180 (HPKE), base mode, one message: DHKEM(X25519, HKDF-SHA256), HKDF-
 here so that the ephemeral key can come from a party's coins, and what a party sent can be computed again.
 
 Boxes carry what one reader alone may know: draws of a joint secret and a secret handed to a newcomer (`agree`, by
-`joint`), layers of boxes within boxes (`onion`, `place.chain.boxes`), shares of a mix server's key
-(`place.chain.escrowed`), the clients' group secret and views that a party keeps (`service`). The label of a box binds
-what it is for, so that it cannot be moved to another place.
+`joint`), layers of boxes within boxes (`onion`, `place.chain.boxes`), the clients' group secret and views that a party
+keeps (`service`). `info` binds what a box is for, so that it cannot be moved to another place.
 """
 
 from __future__ import annotations

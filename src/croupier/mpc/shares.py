@@ -2,8 +2,8 @@
 
 This is additive sharing with compressed shares: all servers but one get 32 bytes and stretch them themselves. Any set
 of shares but all of them is uniform, whatever the vector is. A client of the sum servers does this with its update
-(`place.servers`). `place.masks` takes only `hidden` from here, which adds pairwise masks to a vector, and `added`. Long
-shares and sums are packed as they travel, and are added that way (`kernels.packed`).
+(`place.servers`). In `place.masks` it adds pairwise masks instead (`hidden`), and the server adds up what comes
+(`added`). Long shares and sums are packed as they travel, and are added that way (`kernels.packed`).
 """
 
 from __future__ import annotations

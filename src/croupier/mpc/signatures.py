@@ -31,7 +31,7 @@ def signed(identity: bytes, message: bytes) -> bytes:
 
 @lru_cache(maxsize=1 << 12)
 def verified(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether a signature is this party's, of this message; all clients of a simulation ask about the same ones."""
+    """Whether a signature is this party's, of this message. Kept: clients of a simulation ask about the same."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except InvalidSignature:

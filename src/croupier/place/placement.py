@@ -1,10 +1,10 @@
 """Placements: which parties compute a release, and what each of them sees while doing it.
 
-A pipeline calls the three sub-flows and knows no placement by name. Besides playing, a placement states: who stands in
-the middle, which parties must not put their views together (`breaks`), what each of them sees (`sight`), and what it
-withstands; `statement` prints that, and an audit attacks exactly those parties (`audit.question`, `audit.seen`). The
-round loop and deployed servers ask it whether a round may start again (`engine.loop`, `service.lead`). The helpers
-below are the messages that placements have in common.
+A pipeline calls the three sub-flows, whichever placement it has (`direct` unless told). Besides playing, a placement
+states: who stands in the middle, which parties must not put their views together (`breaks`), what each of them sees
+(`sight`), and what it withstands; `statement` prints that, and an audit attacks exactly those parties
+(`audit.question`, `audit.seen`). The round loop and deployed servers ask it whether a round may start again
+(`engine.loop`, `service.lead`). The helpers below are the messages that placements have in common.
 """
 
 from __future__ import annotations
@@ -96,9 +96,11 @@ class Placement(Part):
 
     verb: ClassVar[str] = "place"
     lies_in: ClassVar[str] = "croupier.place"
+    # The shapes of release that it can compute.
     realises: ClassVar[frozenset[Shape]]
     # Whether it can handle residues in unary.
     unary: ClassVar[bool] = False
+    # Whether the server gets every update with its sender, whatever the release.
     keeps_ids: ClassVar[bool] = False
     # Whether a round may start again without the missing: only while nothing that depends on an input has been opened.
     restarts: ClassVar[bool] = False

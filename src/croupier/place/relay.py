@@ -1,7 +1,8 @@
 """One relay that everybody trusts stands between the clients and the server.
 
-The shortest placement, and the oracle of all others: the release is computed in the clear by its own function. Whoever
-runs the relay sees every update with its sender, and `explain` says so. Start reading placements here.
+The shortest placement with a party in between, and the reference for all others: the release is computed in the clear
+by its own function. Whoever runs the relay sees every update with its sender, and `explain` says so. Start reading
+placements here.
 
 Many presets use it (`rns`, `intra` and the `digits-*` that shuffle or sum), and so do audits, for the protocols that
 they compare with (`systems`, `audit.recorded.audited`).
@@ -118,7 +119,7 @@ class Relay(Placement, use="relay"):
         return Sight("named")
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
-        """What clients sent to the relay, as a server would have it that they send to themselves."""
+        """What clients sent to the relay, read as a server reads what is sent to it straight (`direct`)."""
         relay = parties["relay"]
         inbox = tuple(letter for letter in relay.letters if letter.kind == "up")
         return Direct().opened(mechanism, relay.given.roster, relay.given.layout, inbox)

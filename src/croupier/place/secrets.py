@@ -1,9 +1,9 @@
 """What one party knows from before the first round: its own long-lived keys, and everybody's public ones.
 
-In a deployment each organisation makes its own keys (`service.identity`), and the public ones come from the cards in
-the roster that it accepted (`service.member`); in a simulation all are drawn from the run's coins (`simulated`, by
-`Placement.enrol`). A placement says which kinds it needs (`Need`), turns them into the keys that its flows use
-(`Placement.own_keys`), and never sees another party's.
+In a deployment each organisation makes its own key pairs (`service.identity`), one client draws the clients' common
+secret (`service.group`), and public keys come from the cards in the accepted roster (`service.member`). In a simulation
+all are drawn from the run's coins (`simulated`, by `Placement.enrol`). A placement says which kinds it needs (`Need`),
+and turns one party's `Secrets` into the keys that its flow uses (`Placement.own_keys`), so that no flow has another's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from croupier.core.coins import Coins
 
-# "group": one secret that all clients share; "pair": a key with each other client; "identity": signatures.
+# "group": one secret that all clients share; "pair": a key pair (`box`), by which two clients agree on a common key;
+# "identity": a key pair for signatures.
 Need = Literal["group", "pair", "identity"]
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """One party's own: what it does not need is empty."""
+    """One party's private keys and the clients' common secret, and everybody's public keys by name.
+
+    `box` and `boxes` are for pairs. What a placement does not need may be empty.
+    """
 
     identity: bytes = field(default=b"", repr=False)
     box: bytes = field(default=b"", repr=False)

@@ -87,7 +87,7 @@ class SumServers(Placement, use="sum-servers"):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """One secret that all clients share and no server knows; other clients, another secret."""
+        """One secret that all clients share and no server knows; a roster of other clients takes a new one."""
         return frozenset({"group"})
 
     @property

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 # Mass of C that is left out on each side and counted as lost; doubles are right to less than this.
 _TAIL = 1e-13
 _CLOSE = 1e-7
-# A local epsilon from which no number of clients of one round helps.
+# From this local epsilon on nothing is claimed: far more clients would be needed than a round has.
 HOPELESS = 10.0
 # A gain smaller than this share is no gain.
 _GAIN = 0.005

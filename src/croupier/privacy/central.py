@@ -6,8 +6,8 @@ values differs from the rounding of a noisier Gaussian sum, which is made of the
 by what `aliasing` bounds; members clamp, with a chance that `clamping` bounds. Both enter delta (1 + e^epsilon) times.
 The proof is in docs/theory.md.
 
-`statement` uses it for bucket sums and sums of everybody (`croupier explain`), and `systems` to choose a grid for them
-that the proof covers.
+`statement` uses it for the sums of buckets (release `bucket-sums`, `croupier explain`), and `systems` to choose a grid
+for them that the proof covers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gaussian noise on a clipped difference: local privacy of a whole client, accounted as it is.
+"""Gaussian noise on a clipped difference: local privacy of a whole client, with the exact accounting of the Gaussian.
 
 The mechanism works on the difference to the model that was handed out, never on weights: only a difference has a length
 that can be bounded. Clipping and noise are in double precision, from secure coins, block by block. How often a client's

@@ -3,9 +3,9 @@
 A mechanism is mu-GDP when telling its two neighbours apart is no easier than telling N(0, 1) from N(mu, 1). The exact
 curve of the Gaussian mechanism is that of Balle and Wang 2018, composition that of Dong, Roth and Su 2022.
 
-It is the one accounting of Gaussian noise on whole updates here: mechanisms (`privacy.gaussian`, `privacy.tiers`),
-ledgers, plans (`croupier plan dp`), `advice` and the laboratory's tables all ask it. Noise on single records is
-accounted in `privacy.renyi` and `privacy.losses`.
+It is how Gaussian noise on whole updates is accounted: mechanisms (`privacy.gaussian`, `privacy.tiers`), ledgers, plans
+(`croupier plan dp`), `advice` and the laboratory's tables all ask it. Noise on single records is accounted in
+`learn.budget`, by `privacy.renyi` and dp-accounting (`privacy.losses`).
 """
 
 from __future__ import annotations

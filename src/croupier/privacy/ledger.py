@@ -96,7 +96,8 @@ class Ledger:
     def epsilon(self, delta: float, by: Method = "gdp") -> float:
         """The epsilon of all releases together. Raises: PrivacyError where they do not compose.
 
-        By `gdp` it is exact for Gaussians; by `pld`, with the extra `dp`, an upper bound for everything.
+        By `gdp` it is exact for Gaussians that see every record, and refuses others; by `pld`, with the extra `dp`, an
+        upper bound for everything.
         """
         units = sorted({event.unit for event in self.events})
         if len(units) > 1:

@@ -31,9 +31,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ParticipationCost:
-    """What one participation cost a client, as facts for a ledger; with mechanism "none" nothing is claimed.
+    """By which mechanism a client's update was changed; with mechanism "none" nothing is claimed.
 
-    `facts` are public parameters (mu, clip, ...); `noted` depends on private data and stays with the client.
+    `facts` are its public parameters (mu, clip, ...; a ledger keeps an `Event` instead). `noted` depends on private
+    data and stays with the client.
     """
 
     mechanism: str = "none"

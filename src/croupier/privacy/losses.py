@@ -1,6 +1,6 @@
 """Distributions of privacy losses (PLD), composed by Google's dp-accounting; without it an error, never a number.
 
-Tighter than the closed forms where releases of different kinds are put together, and needed for noise on sampled
+Tighter than the closed forms where releases of different kinds are put together, and than `renyi` for noise on sampled
 records. It needs the extra `dp`; a missing package is an error with the command to install it, because a looser number
 under the same name would mislead. `privacy.ledger` asks it (`Ledger.epsilon` by "pld"), and `learn.budget` takes the
 library from here.

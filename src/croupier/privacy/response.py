@@ -1,9 +1,9 @@
 """Randomised response: the true signs of a few coordinates, flipped at random, among uniform ones.
 
 A pure mechanism (delta is 0), so that shuffling amplifies it by a theorem (`amplify`), which does not hold for Gaussian
-noise. It fits the encoder `signs`, and a description names it (`protocol.privacy = "response"`). Which coordinates are
-true is not told to anybody, and flips are drawn as integers, so that their chance is exact and never below what epsilon
-asks.
+noise. It fits the encoder `signs`, and a description names it (`protocol.privacy = "response"`). Which coordinates show
+their sign is not told to anybody, and flips are drawn as integers, so that their chance is exact and never below what
+epsilon asks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Heterogeneous local privacy: every client has its own budget, from a public list of tiers.
 
-IntraShuffler's part of this room (presets `intra` and `intra-london`). Tiers are public, wishes are rounded down to
-them, and each client adds as much noise as its own tier takes; `release.buckets` then puts clients of like tiers
-together, and `place.labels` tells the server each row's noise. Budgets over all participations hold a client back
+IntraShuffler's part of this room (the presets whose names begin with `intra`). Tiers are public, wishes are rounded
+down to them, and each client adds as much noise as its own tier takes; `release.buckets` then puts clients of like
+tiers together, and `place.labels` tells the server each row's noise. Budgets over all participations hold a client back
 before it trains.
 """
 

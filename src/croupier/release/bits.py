@@ -165,7 +165,7 @@ def _bytes(start: int, stop: int, moduli: tuple[int, ...]) -> slice:
 def _folded(rows: Sequence[Tensor], moduli: tuple[int, ...], kind: torch.dtype, *, reduce: bool) -> Tensor:
     """The number of ones of every block of bits, modulo its modulus with `reduce`.
 
-    Done for 2^16 numbers at a time, so that memory holds no count of the whole model twice.
+    Done for 2^16 numbers at a time, so that the wide counts of the whole model never lie in memory at once.
     """
     slots = _slots(rows, moduli)
     out = torch.empty((slots, len(moduli)), dtype=kind)

@@ -1,8 +1,8 @@
 """Releases by buckets of like budgets: values shuffled inside each bucket, or nothing but each bucket's sum.
 
-IntraShuffler's release, of presets `intra` and `intra-sum`. Buckets follow from public tiers and from who is present,
-and so tell nothing new; inside a bucket values are permuted as in `shuffle`, or added. What stands beside a bucket's
-rows (its published noise and least budget) is what the server may weigh them by (`aggregate.budget`).
+IntraShuffler's release, of presets such as `intra` and `intra-sum`. Buckets follow from public tiers and from who is
+present, and so tell nothing new; inside a bucket values are permuted as in `shuffle`, or added. What stands beside a
+bucket's rows (its published noise and least budget) is what the server may weigh them by (`aggregate.budget`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which clients are put together: buckets of like budgets, large enough to hide in, from public facts alone.
 
 It is IntraShuffler's Algorithm 1, made to end. As printed it cannot be built: it says neither which small bucket goes
-first nor what the epsilon of a merged bucket is (and merges by the difference of epsilons), and one small bucket
-without a neighbour is looked at for ever. There is no literal variant of it here for that reason.
+first nor what the epsilon of a merged bucket is (and merges by the difference of epsilons), and a small bucket that has
+no neighbour left keeps its loop going for ever. So there is no literal form of it here.
 
 `release.bucketed` forms them, also for a server that checks what a relay wrote (`place.placement`) and for the noise
 of each row that rules weigh by (`place.labels`).

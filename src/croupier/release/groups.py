@@ -30,9 +30,9 @@ HONEST = 3
 class Groups(Release, use="groups"):
     """Clients are dealt into groups of `size` at random, anew each round; of each group its sum leaves.
 
-    The source-inference paper's Appendix F.9 deals pairs. A member that colludes with the server subtracts
-    itself, so that each group must keep `HONEST` honest members besides `colluders`; `literal` waives it and allows
-    groups as small as the paper's, taken literally. Left-over clients join the first groups.
+    The source-inference paper's Appendix F.9 deals pairs. A member that colludes with the server subtracts itself, so
+    that each group must keep `HONEST` honest members besides `colluders`; `literal` waives that and allows groups as
+    small as the paper's pairs. Left-over clients join the first groups.
     """
 
     shape: ClassVar[Shape] = "rows"

@@ -1,8 +1,8 @@
-"""What an opened sum of weighted signs tells of its rows: z_j = sum of w_i b_ij with known weights, b_ij = 1 or -1.
+"""What an opened sum of weighted signs tells of its rows: z_j = sum over i of w_i b_ij, w_i known, b_ij = 1 or -1.
 
-Every column is a subset sum with the same known weights. Few levels of weights leave counts of ones per level; many
-distinct weights leave one solution, and every bit of every row is open. The audit's question `carries` asks it of
-RAIN's sums (`release.scored`), and `croupier bench opened` measures it for many settings.
+Every column j is a subset sum with the same known weights of the rows i. Few levels of weights leave counts of ones per
+level; many distinct weights leave one solution, and every bit of every row is open. The audit's question `carries` asks
+it of RAIN's sums (`release.scored`), and `croupier bench opened` measures it for many settings.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def row_leakage(weights: Sequence[int], ones: Sequence[float], row: int) -> RowL
 def sum_leakage(weights: Sequence[int], flip: float) -> SumLeakage:
     """What opening tells, when every bit differs with chance `flip` from a direction that the reader knows.
 
-    The direction is what the sum is for, so only what is told beyond it counts against a row; at 0.5 there is none.
+    The direction is what the sum is for, so only what is told beyond it counts against a row; with `flip` = 0.5 no
+    direction is known.
     """
     ones = [1 - flip] * len(weights)
     # Rows of one level are alike, so one of them speaks for all.

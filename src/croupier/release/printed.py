@@ -1,8 +1,8 @@
 """RAIN's rule in whole numbers, as it can be computed without opening anything on the way.
 
-It is RAIN's Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
-max(0, tau - distance). Medians are kept doubled and weights carry the factor 4 `den`, so that nothing is ever rounded
-but c itself, to `num` / `den`.
+It is RAIN's Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights max(0,
+tau - distance). Medians are kept doubled and weights carry the factor 4 `den`, so that only constants are rounded: c,
+to `num` / `den`, and the least MAD (`floor`), which is ours and not printed.
 
 `release.scored` follows it where scores are to stay secret; the two servers then compute the same on shares, with the
 constants from here (`place.two_servers.scoring`, `mpc.trust`). This is the clear form that the secret one is tested
@@ -36,8 +36,8 @@ class Printed:
     def of(cls, spread: float, size: int, floor: bool) -> Printed:
         """The constants for so many coordinates; `spread` is c in units of a normal's deviation.
 
-        With `floor` the MAD counts as no less than chance makes it. The median being secret, that is the deviation of a
-        distance where half of the coordinates differ, which is the largest there is.
+        With `floor` the MAD counts as no less than chance makes it. As the median is secret, chance is reckoned for
+        rows that differ from the reference in half of the coordinates, where it is largest.
         """
         least = round(4 * math.sqrt(size) / 2 / float(_NORMAL)) if floor else 0
         return cls(round(_NORMAL * Fraction(str(spread)) * DEN), least)

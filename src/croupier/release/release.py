@@ -1,9 +1,9 @@
 """Releases: the ideal function of a batch, exactly what the server is to learn.
 
-A release is given all clients' rows and draws its coins for blocks of 2^16 coordinates, so that memory stays small and
-the order of work changes nothing. It also says in one sentence what it reveals, which `croupier explain` prints, and
-from how many clients on it hides anything (`least`). Placements (`place`) compute it, in the clear or on shares;
-`pipeline`, `statement` and the audit ask by its hooks what it hides.
+A release is given all clients' rows. What it draws for single coordinates it draws for blocks of 2^16 of them, so that
+memory stays small and the order of work changes nothing. It also says in one sentence what it reveals, which `croupier
+explain` prints, and from how many clients on it hides anything (`least`). Placements (`place`) compute it, in the clear
+or on shares; `pipeline`, `statement` and the audit ask by its hooks what it hides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Shape = Literal["rows", "sums", "bucketed", "scored"]
 class ReleaseContext:
     """What some releases use besides the rows: the clients' public tiers, and what the server shows late.
 
-    Late is what only those who compute the release are told once updates are fixed: a reference (`aggregate.signs`).
+    Late is what those who compute the release are told once updates are fixed: RAIN's reference (`aggregate.signs`).
     """
 
     tiers: tuple[Tier, ...] = ()
@@ -44,9 +44,9 @@ class ReleaseContext:
 
 
 class Release(Part):
-    """What leaves of the clients' coordinates.
+    """What leaves of the clients' coordinates, and by its hooks all that others ask of it.
 
-    Its coins are drawn for blocks of 2^16 coordinates, so that neither memory nor the order of work changes an outcome.
+    Hooks have plain defaults: whole rows, nothing hidden, no tiers, no reference, nothing permuted.
     """
 
     verb: ClassVar[str] = "release"
@@ -98,7 +98,7 @@ class Release(Part):
 
     @property
     def intact(self) -> bool:
-        """Whether each row that leaves is one sender's, from its first coordinate to its last."""
+        """Whether each row that leaves is one sender's (or one group's) from its first coordinate to its last."""
         return True
 
     @abstractmethod

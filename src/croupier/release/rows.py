@@ -1,8 +1,8 @@
 """The release that hides nothing.
 
 Plain federated averaging: the server gets each client's row with its name. It is the default of `protocol.release`, and
-the baseline of every audit (`audit.arms`), on which attacks must show that they work. Rules that must know whose row is
-whose (`aggregate.clusters`, `aggregate.reputation`) take no other release.
+the baseline that audits compare with (`audit.arms`): attacks must show on it that they work. Rules that must know whose
+row is whose (`aggregate.clusters`, `aggregate.reputation`) take no other release.
 """
 
 from __future__ import annotations

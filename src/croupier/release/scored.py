@@ -47,8 +47,8 @@ class ScoredSum(Release, use="scored"):
 
     `opens` "signs" lets out only the sign of every coordinate of the sum, -1, 0 or 1, with a total of 1 (0 where all of
     them are 0). `scores` "secret" lets out no distance either: RAIN's rule as printed, which takes weights = "relu",
-    opens = "signs" and no gate; its least deviation is that of rows half of which differ. Two servers then multiply
-    every coordinate of every row by a secret weight: for models of few parameters.
+    opens = "signs" and no gate; its least deviation is that of rows that differ in half of the coordinates. Two servers
+    then multiply every coordinate of every row by a secret weight: for models of few parameters.
 
     RAIN's Algorithm 1; with secret scores Algorithm 2. Not as printed: the gate, the weights, and the least
     deviation (`floor`), without which identical rows give a threshold that none of them meets.
@@ -136,7 +136,7 @@ class ScoredSum(Release, use="scored"):
         return {"equal": 1, "levels": self.levels, "relu": 0}[self.weights]
 
     def most(self, rows: int, size: int) -> int:
-        """The most that weights can add up to, for so many rows of so many coordinates."""
+        """The most that weights of so many rows can add up to, while no threshold lies above `size`."""
         return rows * (self.heaviest or _UNIT * size)
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:

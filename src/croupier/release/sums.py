@@ -2,7 +2,7 @@
 
 All that a mean needs. Rows must be residues of one modulus, so that the sum is exact and the order of addition does not
 show; a sum of fewer than two clients is refused. `place.servers` and `place.masks` compute it on shares, `place.relay`
-in the clear; presets `digits-sum` and `rns-servers` name it, and `release.bucketed` adds up each bucket by it.
+in the clear; presets such as `digits-sum` and `rns-servers` name it, and `release.bucketed` adds up each bucket by it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers of a party that give nothing: refused, asked to come again, failed. Each is counted and told to its operator.
+"""Answers of a party that give nothing: refused, asked to come again, failed. All are counted.
 
-The party's door (`service.door`) derives from `CountedAnswers`; callers are never told why, because a stranger could
-learn from it.
+The operator is told of refusals and failures; callers are never told why, because a stranger could learn from it. The
+party's door (`service.door`) derives from `CountedAnswers`.
 """
 
 from __future__ import annotations

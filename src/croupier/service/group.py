@@ -108,7 +108,7 @@ def open_group(sealed: SealedGroup, roster: Roster, keys: Keyring) -> bytes:
 
 
 def fingerprint(check: bytes) -> str:
-    """So many digits of a check as people compare."""
+    """The first 16 hexadecimal digits of a check, in fours, as people compare them."""
     return " ".join(check[at : at + 2].hex() for at in range(0, 8, 2))
 
 
@@ -125,7 +125,7 @@ def _info(roster: Roster, source: str, target: str) -> bytes:
 
 
 def group_check(roster: Roster, secret: bytes) -> bytes:
-    """What binds a secret to its roster and tells nothing of it: everybody may know it."""
+    """A digest of a secret and its roster: it tells nothing of the secret, so that everybody may know it."""
     return canon.digest(("croupier group secret", 1, roster.digest, secret))
 
 

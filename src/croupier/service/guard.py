@@ -2,7 +2,8 @@
 
 Clients and hosts each keep these rules for themselves and across restarts, because a server that could open attempts at
 will would get two sums that differ by one client. They are pure functions of a notice, of what the party accepted, and
-of what it took part in before. `service.party` calls them before it takes part in anything that a notice opens.
+of what it took part in before. Clients (`service.client`, `flower.node`) and hosts (`service.host`) call them through
+`PartyProcess.check` before they take part; the server does not check the notices that it makes.
 """
 
 from __future__ import annotations

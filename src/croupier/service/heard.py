@@ -29,7 +29,7 @@ _DIGEST = 32
 
 
 def word_of(versions: Versions, ended: tuple[bytes, bool]) -> dict[str, Any]:
-    """What a client tells: the attempt at a round that it ended last and whether it was content, and its secrets."""
+    """What a client tells: its last ended attempt at a round, whether it was content, and digests of its secrets."""
     groups = {}
     for roster in versions.rosters()[-MOST_VERSIONS:]:
         # A version whose secret is not here yet has none to tell of.
@@ -88,7 +88,7 @@ class ClientsWord:
             self._store.remember({_settled(roster): self._begun[roster.digest]})
 
     def settled(self, roster: Roster) -> bytes | None:
-        """What binds the secret that rounds under a roster began with; None before the first."""
+        """The digest of the secret that rounds under a roster began with; None before the first."""
         if roster.digest not in self._begun and (kept := self._store.fact(_settled(roster))) is not None:
             self._begun[roster.digest] = kept
         return self._begun.get(roster.digest)

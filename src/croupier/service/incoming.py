@@ -33,7 +33,7 @@ class IncomingBody:
         return bytes(body) if len(body) == length else None
 
     async def digest(self, head: bytes) -> bytes:
-        """What binds a letter that is read again, without holding it."""
+        """The digest of a letter, header and body, that is read again without being held."""
         state = hashlib.sha256(head + self.begun)
         async for piece in self.pieces:
             state.update(piece)

@@ -1,9 +1,10 @@
-"""The notice that opens an attempt: what is played, under which roster, in which round, by whom. The server signs it.
+"""The notice that opens an attempt or ends the run: what is played, under which roster, in which round, by whom.
 
-Every party computes from it, and from the roster it accepted, all else that it needs: who takes part, what messages
-look like, how few clients are enough. Its digest is bound into every header of the attempt (`AttemptId.binds`), so that
-parties that were shown different notices cannot understand each other. `service.lead` and `service.chair` make notices,
-`service.announcer` spreads them, and `service.guard` checks them for `service.host` and `service.client`.
+The server signs it. Every party computes from it, and from the roster it accepted, all else that it needs: who takes
+part, what messages look like, how few clients are enough. Its digest is bound into every header of the attempt
+(`AttemptId.binds`), so that parties that were shown different notices cannot understand each other. `service.lead` and
+`service.chair` make notices of attempts, `service.announcer` spreads them and says when all is over, and
+`service.guard` checks them for `service.host` and `service.client`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Notice:
 
     @cached_property
     def key(self) -> bytes:
-        """What names the attempt between parties, and binds everything that the notice says."""
+        """The digest of all that the notice says, by which parties name the attempt."""
         return canon.digest((_LABEL, self.plain()))
 
     def attempt_id(self, spec: bytes) -> AttemptId:

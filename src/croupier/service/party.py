@@ -91,7 +91,7 @@ class PartyProcess(PartyDoor, ABC):
         return self._read[name][1]
 
     def participation(self) -> int:
-        """How often something of this client left before, over all runs."""
+        """In how many rounds something of this client left before, as far back as its store goes."""
         kept = self.store.fact("participation")
         return 0 if kept is None else int(canon.load(kept))
 
@@ -205,7 +205,7 @@ class PartyProcess(PartyDoor, ABC):
         return player
 
     async def end(self, player: Player, outcome: Outcome, facts: Mapping[str, bytes] | None = None) -> None:
-        """End an attempt: memory, counts, ledger and erasure in one step; then say to other hosts how it ended."""
+        """End an attempt: memory, counts, ledger and erasure in one step; a host then tells others how it ended."""
         error, key, is_round = outcome.error, player.key, player.notice.what == ROUND
         memory = self.memory()
         if outcome.memory is not None and self.plan is not None:

@@ -163,7 +163,7 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
-        """What binds all of it."""
+        """The digest of all that the roster says."""
         return canon.digest(("croupier roster", 1, _plain(self)))
 
     @cached_property

@@ -1,7 +1,8 @@
 """How a party is put together from a roster, its keys and what it has at home: its data, its folder, its function.
 
 `croupier serve` and `croupier join` (`cli.serve`) make their party with `make_party` and run it with `run_here` until
-it ends; `service.rehearsal` and `service.up` do so for `croupier up`, and the laboratory's `bench/services` for theirs.
+it ends. For `croupier up`, `service.rehearsal` makes the parties so and `service.up` runs them. The laboratory's
+`bench/services` run parties that they made themselves, with `run_party` and `run_here`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from croupier.service.training import OwnFit, assembled, check_layout, shard_of
 from croupier.service.transport import listen
 from croupier.spec import Spec
 
-# The name under which a party's store has the coins that all its own draws come from (`_root`).
+# The name under which a party's store has the coins by which it assembles its task, and the server draws cohorts
+# (`_root`). Those of each attempt are drawn apart (`Options.coins`).
 ROOT = "root coins"
 
 
@@ -40,9 +42,10 @@ ROOT = "root coins"
 class Workplace:
     """What a party has at home: the folder of its store, where data lie, and a function of its own that trains.
 
-    `task` is what was assembled already, where several parties run on one machine; `own` changes the description's task
-    here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's results
-    go. `flush` says whether writes must survive a failure of the machine: always, but for a folder that is thrown away.
+    `task` is what was assembled already, where several parties run on one machine. `own`, where there is no `task`, is
+    the description with another `task` or `run` for this party alone, as for a client whose records lie in a file of
+    its own. `out` is where the server's results go. `flush` says whether writes must survive a failure of the machine:
+    always, but for a folder that is thrown away.
     """
 
     folder: Path
@@ -110,7 +113,7 @@ def _root(store: Store) -> Coins:
 
 
 async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, address: str = "") -> None:
-    """A party from its first call to its last (`over`); when told to stop before, it can start again later.
+    """Run a party to its end, and then set its `over`; when told to stop before, it can start again later.
 
     address: where a host listens; where the roster says that others dial it unless given.
     """
@@ -151,7 +154,7 @@ def run_here(party: PartyProcess, address: str = "") -> None:
         await run_party(party, stop, address)
 
     # What is loaded by now stays: a collector that walked over it again and again would find nothing, and in a fork
-    # copy it.
+    # would copy the memory that is shared with the parent, because it writes into what it visits.
     gc.freeze()
     try:
         asyncio.run(main())

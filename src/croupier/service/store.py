@@ -1,8 +1,9 @@
 """What a party must not lose: attempts, letters, steps and facts in one SQLite file, large bodies as files beside it.
 
 Accepted means durable: a write is answered when it is on disk (WAL, full synchronisation). Writes that wait together
-are committed together. Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes at its end
-erases all of them, whatever a disk keeps of a deleted file. `service.start` and `flower.station` open a party's
+are committed together. Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes erases all
+of them, whatever a disk keeps of a deleted file. That key goes when the next attempt ends, because until then letters
+lie ready under it; the last attempt of all keeps it. `service.start` and `flower.station` open a party's
 `Store`; `service.party`, `service.player` and `service.door` write to it.
 """
 
@@ -124,7 +125,7 @@ class Store(Database):
     ) -> None:  # fmt: skip
         """End an attempt: what is remembered, and the erasure of its secrets and letters, in one step.
 
-        What it still has to hand out stays until the next attempt ends.
+        What it still has to hand out, and the key that its bodies are sealed under, stay until the next attempt ends.
         """
 
         def write(db: sqlite3.Connection) -> list[str]:

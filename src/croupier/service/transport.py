@@ -8,7 +8,7 @@ Take     a letter that this host holds for the caller: the header, then the body
 Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of. It also
          says how its last round ended, of which group secret it has a copy (a digest) and, where clients agree on
          something, what it signed and holds: public facts, no secret, no reason of an abort
-End      that the caller has ended an attempt, and whether it ended well
+End      that the caller, a host, has ended an attempt, and whether well; to the server also which clients were missing
 Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
 
 A short letter comes in one piece with its header. So a host reads `SHORT_IN` bytes at most before it asks its quotas.

@@ -88,8 +88,8 @@ def _quorum(spec: Spec, clients: int) -> int:
 def verify_chain(old: Roster, new: Roster) -> None:
     """Raises: RosterError when `new` is not the version after `old`.
 
-    It names the version before by its digest, belongs to the same run and the same description, holds from a later
-    round, and everybody who stays has the same identity.
+    It names the version before by its digest, belongs to the same run, has the same description, layout and inputs,
+    holds from a later round, and everybody who stays has the same identity.
     """
     if new.run != old.run:
         raise RosterError(

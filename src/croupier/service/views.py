@@ -1,6 +1,7 @@
 """What a party saw, kept for an audit of its own: one file an attempt, sealed to the party's box key.
 
-Whoever takes the folder without the key file reads nothing in it. `croupier serve` and `join` keep views when asked to
+Whoever takes the folder without the key file reads nothing of what was seen: party, run, roster, round and attempt are
+in the clear. `croupier serve` and `join` keep views when asked to
 (`--keep-view`, by a `ViewKeeper`), and `croupier audit --views` opens them with `party_views`. A view holds what
 reached the party, and never its coins.
 """

@@ -114,7 +114,7 @@ def received(run: PermutedRun, done: Round, liar: str) -> float:
 
 
 def _alone(done: Round, name: str) -> bool | None:
-    """Whether a client was put apart from all others; None where nobody is."""
+    """Whether a client is in a cluster of its own; None where the aggregation makes no clusters."""
     groups = done.state.memories["server"]["rule"].get("groups", ())
     return any(tuple(group) == (name,) for group in groups) if groups else None
 

@@ -64,7 +64,7 @@ def purity_by_round(outcome: ClusterOutcome, since: int = 0) -> list[Purity]:
 
 
 def purity_of_labels(outcome: ClusterOutcome) -> Purity | None:
-    """The purity of all clients by the label that each held last; None where there were no clusters."""
+    """The purity of all clients that have a label, by their last ones; None where there were no clusters."""
     if not outcome.by_round:
         return None
     held: dict[int, list[str]] = {}

@@ -1,7 +1,7 @@
 """A training under attack with a record of its clusters: who was grouped with whom, and what each cluster is worth.
 
-An audit measures only what honest clients receive (`croupier.audit.attacked_training`). Tazza's figures and
-`croupier bench clusters` also need the groups of every round and the mean over clusters, which `ClusterTask` adds.
+An audit measures what honest clients receive and looks at no clusters (`croupier.audit.attacked_training`). Tazza's
+figures and `croupier bench clusters` need the groups of every round and the mean over clusters; `ClusterTask` has them.
 `attacks.rules_under_attack` and `bench.leakage.cluster_baselines` train with it, and `attacks.cluster_purity` reads its
 outcomes.
 """
@@ -19,7 +19,7 @@ from croupier.engine.state import Round, State
 
 @dataclass(frozen=True)
 class ClusterRound:
-    """The clusters of one round: which participants were grouped, and every client's label after the round."""
+    """The clusters of one round: which participants were grouped, and the labels that clients have after it."""
 
     number: int
     groups: tuple[tuple[str, ...], ...]

@@ -31,7 +31,7 @@ class Perceiver:
     accuracy: float
 
     def distance(self, found: Tensor, true: Tensor) -> Tensor:
-        """The distance of each pair of pictures, from 0 (alike) to 4: unit features, squared differences, mean."""
+        """The distance of each pair of pictures, from 0 (alike) to 2: unit features, squared differences, mean."""
         if found.shape != true.shape or found.dim() != 4:
             raise RangeError(f"pictures of shapes {tuple(found.shape)} and {tuple(true.shape)}: needs two sets alike")
         with torch.no_grad():

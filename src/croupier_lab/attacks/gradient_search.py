@@ -42,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Dlg:
-    """How Deep Leakage from Gradients searches: as published, with one restart.
+    """How Deep Leakage from Gradients searches: as published. `restarts` counts all starts, the first included.
 
     `enough` is a loss below which it stops, and no further restart is begun. `inner` and `history` are the number of
     inner iterations and the memory of L-BFGS.
@@ -209,7 +209,7 @@ def layers(module: nn.Module) -> Mapping[str, tuple[Span, ...]]:
 
 
 def linked(attack: Attack, module: nn.Module, rows: Tensor, anchor: int, target: Target, coins: Coins) -> Found:
-    """One client's pictures from rows whose layers were permuted.
+    """One client's pictures from rows whose layers were shuffled among the clients.
 
     The last layer of row `anchor` is whole, so it is inverted alone first. What that finds has a gradient in the layer
     before too, and the nearest piece there is taken to be the same client's; then both are inverted together, and so

@@ -51,6 +51,7 @@ def opened_facts(weights: Sequence[int], flip: float) -> dict[str, Any]:
     """What opening tells, when every bit differs with chance `flip` from a direction that the reader knows.
 
     `best_row` is what the most exposed row gives away, `most_bits` what a row holds before the sum is opened.
+    `guess_without` is how often a bit is guessed right without the sum, `column_bits` the entropy of a column's sum.
     """
     found, whole = sum_leakage(weights, flip), sum_chances(weights, [1 - flip] * len(weights))
     levels, counts = np.unique(np.array(weights, np.int64), return_counts=True)

@@ -63,7 +63,7 @@ def seams(pieces: Tensor) -> Misfit:
 
 
 def misfit(pieces: Tensor) -> Misfit:
-    """The same, divided by what the best neighbours of either piece come to, because flat pieces fit everything."""
+    """The same, divided by the sum of both pieces' second-best misfits, because flat pieces fit everything."""
     plain = seams(pieces)
     return Misfit(_scaled(plain.right), _scaled(plain.down))
 

@@ -74,7 +74,7 @@ class PermutedReader:
 
     @cached_property
     def search(self) -> SearchRecipe | None:
-        """How records are searched for; None where a linear layer with biases reads them, whichever layer that is."""
+        """How records are searched for; None where a linear layer with biases, which they enter whole, tells."""
         made = self.run.ground.made
         if find_entrance(made.module, made.dataset.shape) is not None:
             return None

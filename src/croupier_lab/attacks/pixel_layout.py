@@ -26,8 +26,8 @@ ROUNDS = 30
 def by_example(samples: Tensor, public: Tensor, coins: Coins, rounds: int = ROUNDS) -> Ints:
     """Where each pixel of (number, pixels) lies, from public records of the same kind in plain order.
 
-    Means, deviations and sorted co-occurrences are compared first; then whole rows of co-occurrence, in the order
-    found so far, again until nothing changes.
+    Each pixel's mean and sorted covariances with all pixels are compared first; then its covariances in the order found
+    so far, at most `rounds` times, until nothing changes.
     """
     check_samples(samples, public.shape[1])
     ours, theirs = _moments(public), _moments(samples)

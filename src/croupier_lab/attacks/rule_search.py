@@ -96,10 +96,10 @@ class Sought:
 def seek(reference: Tensor, upload: Tensor, seeds: Iterable[int], close: float = 0.5) -> Sought:
     """Try seeds of the printed listing on a first layer (rows are units): the order of its columns, by one row.
 
-    A trial draws the two orders as the listing does and compares the first row of the reference, in that order, with
-    the first row of the upload. `close` is the share of that row's length that training may have moved it by. In
-    Tazza's Listing 1 the rule is an `int` given to `torch.manual_seed`. Raises: RangeError where the two layers differ
-    in shape.
+    A trial draws both orders as the listing does, and compares the reference's row that they put first, its columns
+    moved by them, with the first row of the upload. `close` is the share of that row's length that training may have
+    moved it by. In Tazza's Listing 1 the rule is an `int` given to `torch.manual_seed`. Raises: RangeError where the
+    two layers differ in shape.
     """
     if reference.shape != upload.shape or reference.dim() != 2:
         raise RangeError(f"layers of shapes {tuple(reference.shape)} and {tuple(upload.shape)}: needs two alike")

@@ -147,7 +147,7 @@ def run(
     setting: Setting, arms: Sequence[RuleUnderAttack], seeds: Sequence[int], drive: Drive, watch: Watch,
     processes: int = 1,
 ) -> list[list[ClusterOutcome]]:  # fmt: skip
-    """Every arm from every seed, arm by arm; `processes` trainings at once, each in a process of its own."""
+    """For each arm its outcomes, seed by seed; `processes` trainings at once, each in a process of its own."""
     jobs = {f"seed {seed}, arm {at}": (setting, arm, seed, drive) for seed in seeds for at, arm in enumerate(arms)}
     done: dict[str, ClusterOutcome] = {}
 

@@ -28,8 +28,8 @@ def by_smoothness(samples: Tensor, height: int, width: int, coins: Coins, rounds
 
     Pixels become a graph in which each is joined to those most like it. The lengths of its paths give points in two
     dimensions, and the points are assigned to the places of a grid. Then each pixel is drawn to the middle of those
-    most like it and assigned again, until nothing changes. Turned and mirrored layouts are as smooth. Pixels that never
-    vary go to the places that are left, at random.
+    most like it and assigned again, at most `rounds` times, until nothing changes. Turned and mirrored layouts are as
+    smooth. Pixels that never vary go to the places that are left, at random.
     """
     check_samples(samples, height * width)
     likeness = _correlations(samples)

@@ -21,5 +21,5 @@ class BenchSize(Part):
     """How much one bench measures.
 
     An option has the name of its field; `json_schema_extra={"flag": "cohort"}` gives it another one, as where a field
-    holds many values and each is given by an option of its own.
+    holds many values and the option is repeated, once for each.
     """

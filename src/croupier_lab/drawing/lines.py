@@ -1,7 +1,7 @@
 """Lines with intervals and priors, panel by panel; and a sweep over sizes on logarithmic scales.
 
-Most figures are of this kind: accuracy or success against rounds, clients or noise. Intervals are bars and priors
-dashes, so that no line can be read without either. Figures of `papers.intra`, `papers.rain` and `papers.tazza` call
+Most figures are of this kind: accuracy or success against rounds, clients or noise. Intervals are bars and, where a
+figure has them, priors are dashes. Figures of `papers.intra`, `papers.rain` and `papers.tazza` call
 `lines`, and `bench.speed.rain_round` and `bench.speed.rns_encoding` call `sweep`.
 """
 

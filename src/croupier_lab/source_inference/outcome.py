@@ -1,7 +1,7 @@
 """What runs of a defence came to: rates with intervals over runs, and gains against the prior run by run.
 
-A single run or round says little, and the best round overstates, so everything here is over runs. `experiment.run`
-gives these values, and `table.rows` prints them.
+A single run or round says little, and the best round overstates, so a `SourceOutcome` joins all runs of a defence.
+`experiment.run` gives these values, and `table.rows` makes rows of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class SourceRun:
 
 @dataclass(frozen=True)
 class MembershipOutcome:
-    """Membership inference on the joint model of the last round: the area under the curve, against the prior's."""
+    """Membership inference on the joint model of the last round: the area under the curve, against the prior's.
+
+    `caught` is the share of members told at one per cent of false alarms.
+    """
 
     auc: Rate
     prior: Rate
@@ -46,7 +49,7 @@ class MembershipOutcome:
 class SourceOutcome:
     """One defence in all runs: how good the model is, what it costs, and how each attack does.
 
-    `success` is by round, `overall` the mean over rounds; a single round is never shown alone. `gains` is, run by run,
+    `success` is by round, `overall` the mean over rounds. `gains` is, run by run,
     success minus the prior: the two share their records, so the difference is sharper than either. `asked` is the
     fewest and the most records of a client that a run asked about. `carried` is what the prior was made of, run by run.
     """

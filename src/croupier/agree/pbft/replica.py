@@ -148,7 +148,7 @@ class Replica:
             if known is None:
                 return None
             carried = known
-        # A digest that a quorum prepared is held by honest ones; of a new one everybody must hold the seed itself.
+        # Honest ones hold the seed of a digest that a quorum prepared; that of a new digest one must hold oneself.
         return digest if carried or digest in self.seeds else None
 
     def _voted(self, purpose: str, view: ViewTurns, digest: bytes | None) -> SubFlow:

@@ -4,7 +4,7 @@ A head that fails is replaced by the next one, which must carry on whatever may 
 is that rule, and the one place where agreement would be lost if it were wrong; tests walk through its cases.
 
 `pbft.replica` speaks by it, and `pbft.agreement` relays by it. `agree.alike` takes `heads` from here, to ask clients
-for a model in an order that nobody chooses.
+for a model in an order that no client chooses.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _ORDER = ("change", "propose", "prepare", "commit", "close", "proof")
 
 
 def heads(roster: tuple[str, ...], number: int, previous: bytes) -> tuple[str, ...]:
-    """Who leads the views of an agreement: everybody once, in an order that nobody chooses once the last digest is out.
+    """Who leads the views of an agreement: everybody once, in an order that follows from the last digest.
 
-    A head drawn anew for each view could be the same faulty one again and again.
+    No client chooses it; a server that names a false digest can cause delay, and decides nothing. A head drawn anew for
+    each view could be the same faulty one again and again.
     """
     return tuple(sorted(roster, key=lambda name: canon.digest(("croupier/1", "head", number, previous, name))))
 

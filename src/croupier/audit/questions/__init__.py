@@ -1,4 +1,4 @@
-"""The questions, by name: a file in this room is one that can be asked."""
+"""The questions of an audit: whoever imports this folder imports all of its files, whose questions then have names."""
 
 import pkgutil
 from importlib import import_module

@@ -57,7 +57,7 @@ class Carries(Question, use="carries"):
         return "all rows that count have the same weight, so that what is opened is a plain sum"
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Only who is shown the release."""
+        """Why this adversary has nothing to attack with: only who is shown the release can be asked."""
         if arm == bench.undefended or adversary == SERVER:
             return "" if adversary == SERVER else NO_COUNTS
         found = shows(arm.pipeline, adversary)
@@ -66,7 +66,7 @@ class Carries(Question, use="carries"):
         return found.why or f"it is not shown what the server is: it sees {'a sum' if found.kind == 'sum' else 'rows'}"
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """On every round's view; where nothing defends, on counts of the same updates, and on distinct weights."""
+        """On every round's counts, or the opened sum of a first round; where nothing defends, on planted controls."""
         if arm == bench.undefended:
             clients = max(2, *(len(done.present) for done in bench.played(arm).rounds))
             encode, release = Residues(clients=clients), Release.parse("counts")

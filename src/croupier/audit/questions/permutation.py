@@ -96,7 +96,7 @@ def scored(guesses: Sequence[Guess], base: bytes, run: PermutedRun) -> list[dict
 
 
 class Permutation(Question, use="permutation"):
-    """Does the server find the order of permuted uploads, from plain order or between rounds?"""
+    """Does the server find the order of permuted uploads: the plain one, or at least one order for all rounds?"""
 
     asks: ClassVar[str] = "Can hidden coordinates be put back in order?"
     learns: ClassVar[str] = "the hidden order"

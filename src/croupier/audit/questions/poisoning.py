@@ -105,7 +105,7 @@ class Poisoning(Question, use="poisoning"):
 
 
 def _seeded(bench: Bench, arm: Arm) -> SeededTask:
-    """The task for all arms alike: the server's records are kept back whether a rule looks at them or not."""
+    """The task for all arms alike: records that one arm's server needs for itself are kept back in all."""
     setting = bench.chosen(arm)
     rules = [one.pipeline.aggregate for one in bench.arms]
     if not setting.root.records and any({"answers", "root"} & rule.asks for rule in rules):

@@ -41,7 +41,7 @@ WORST = (
     f"This is the worst case: in one more round, from the first model, everybody takes a single step of SGD (rate "
     f"{RATE:g}) on a single record. Clients that take more steps, on more records, mix these before anything is sent."
 )
-# From how many dB on a gain is called what. 20 dB more are a tenth of the error.
+# From how many dB on a gain is called what. 20 dB more are a tenth of the error, a hundredth of its square.
 SCALE = ((30.0, "exactly"), (10.0, "recognisably"), (3.0, "blurred"), (0.0, "as a hint at most"))
 
 
@@ -65,7 +65,7 @@ class Scene:
 
     @cached_property
     def public(self) -> Tensor:
-        """Records that anybody may have seen."""
+        """Test records, which count as such that anybody may have seen."""
         test = self.stage.made.dataset.test
         return test.batch(torch.arange(min(PUBLIC, len(test))))[0].cpu()
 
@@ -104,7 +104,7 @@ class Scene:
         }  # fmt: skip
 
     def centres(self, count: int) -> Tensor:
-        """So many kinds of public records: what to name where any order of guesses is as good."""
+        """So many cluster centres of public records: what to name where any order of guesses is as good."""
         if count not in self.kinds:
             flat = self.public.flatten(1).double().numpy()
             found, _ = kmeans2(flat, min(count, len(flat)), minit="++", rng=0)

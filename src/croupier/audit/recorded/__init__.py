@@ -1,1 +1,1 @@
-"""Audits of updates that any engine recorded in a folder: `files` reads it, `audited` attacks what it holds."""
+"""Audits of updates that any engine recorded, or of views that a party of a deployment kept: `audited` attacks them."""

@@ -1,4 +1,4 @@
-"""An audit of updates that any engine recorded: nothing is trained, and intervals are over clients, not runs.
+"""An audit of updates that any engine recorded: no round is played, and intervals are over clients, not runs.
 
 It attacks what another system sent, without describing that system here: `audit.recorded.files` reads the folder, a
 pipeline that shows the server the same thing turns updates into views, and the attacks of the questions `source`,

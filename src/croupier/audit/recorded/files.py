@@ -1,9 +1,9 @@
 """Updates that any engine wrote down, read back: a folder of files, and a small manifest that says what they are.
 
-Nothing that files hold is run, nothing outside the folder is read, and what does not fit the network is refused with
-its name, what is wrong with it, and what to do. `docs/recorded-updates.md` describes the files.
-`audit.recorded.audited` calls `read` for a whole folder, and `read_beside` where the rounds come from kept views
-(`audit.recorded.viewed`).
+Nothing that these files hold is run, none outside the folder is read, and what does not fit the network is refused
+with its name, what is wrong with it, and what to do. The user's own shadow function is called, as the manifest says.
+`docs/recorded-updates.md` describes the files. `audit.recorded.audited` calls `read` for a whole folder, and
+`read_beside` where the rounds come from kept views (`audit.recorded.viewed`).
 """
 
 from __future__ import annotations

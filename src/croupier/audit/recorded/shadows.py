@@ -53,7 +53,7 @@ class ShadowRecords:
 
     @property
     def classes(self) -> int:
-        """One more than the largest label; none where quantities are learnt."""
+        """One more than the largest label; 0 where quantities are learnt."""
         labels = [y for part in (self.shadows, self.asked, self.members, self.others) for _, y in part.values()]
         return 0 if labels[0].is_floating_point() else 1 + max(int(y.max()) for y in labels)
 

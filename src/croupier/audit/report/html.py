@@ -37,7 +37,7 @@ def render(findings: Mapping[str, Any]) -> str:
 
 
 def brief(findings: Mapping[str, Any]) -> str:
-    """The card and the matrix alone, for a notebook: styled within their own place."""
+    """The verdict and the matrix alone, for a notebook: styled within their own place."""
     return _rendered("brief.html", findings, style=Markup(_asset("report.css").replace(":root", ":scope")))
 
 

@@ -1,9 +1,9 @@
 """Reads an audit's report for people: gaps become empty values here, and statuses and numbers become words.
 
-A report is a plain dict, which may be old, edited or incomplete; `Lenient` answers every question about it, so that
-nothing that shows a report must look for what is missing. All of them say the same thing of the same finding, because
-they take it from here: `audit.report.html` (whose templates also call functions of this module as `read`),
-`audit.report.text`, `audit.report.compare` and `cli.findings`.
+A report is a plain dict, which may be old, edited or incomplete; `Lenient` gives an empty value for what is missing.
+Whatever shows a report says the same thing of the same finding, because it takes the words from here:
+`audit.report.html` (whose templates also call functions of this module as `read`), `audit.report.text`,
+`audit.report.compare` and, for a report just made, `cli.findings`. `audit.report.result` uses `Lenient`.
 
 Modules that write reports use it as well: `audit.described` and `audit.recorded.audited` take `KIND` and `SCHEMA` from
 here, `audit.judgement` and `audit.notes` their words, `audit.bench` and `audit.questions.separation` how reasons begin.
@@ -138,14 +138,15 @@ def questions(found: Lenient) -> list[Asked]:
 
 
 def status(cell: Lenient) -> str:
-    """What may be said; what nobody asked was not run."""
+    """One of `STATUSES`; "not-run" where a cell has none or an unknown one."""
     return cell.text("status") if cell.text("status") in STATUSES else "not-run"
 
 
 def stamp(cell: Lenient) -> tuple[str, str]:
     """The mark of a finding and its word: what malicious clients break is no leak, and a worst case is said to be one.
 
-    What was not run: attacks were tried and say nothing, there is nothing to try, it did not happen, or nobody asked.
+    Of "not-run" the word says why: "could not be judged" where attacks were tried, "does not apply" where there was
+    nothing to try, "did not run" or "not tested" (see `LOST`), or "not asked".
     """
     kind, word = status(cell), ""
     if kind == "leak":
@@ -194,7 +195,7 @@ def attacks(found: Lenient, row: Lenient) -> Iterator[tuple[Asked, str, Lenient,
 
 
 def light(row: Lenient, verdict: Lenient) -> tuple[str, str]:
-    """The mark of a whole row: the verdict's for the own protocol, and by the same rule for the others.
+    """The mark of a whole row: the verdict's for the description's own protocol, by its questions for the others.
 
     Beside it stands a word, where the usual one of the mark does not fit. The template `parts.html` calls it.
     """
@@ -217,7 +218,7 @@ def mark_against(found: Lenient, one: Lenient) -> tuple[str, str]:
 
 
 def better(data: Lenient, row: Lenient) -> str:
-    """Whether its model is no better than always answering the commonest class; nothing where it is."""
+    """That its model is not (surely) better than always naming the commonest class; nothing where it is, or unknown."""
     share, good, low = data.number("share"), row.number("accuracy"), row.number("accuracy_low")
     if share is None or good is None or low is None or low > share:
         return ""
@@ -269,7 +270,7 @@ def measured(row: Lenient) -> tuple[str, Asked, Estimate | None]:
 
 
 def cost(found: Lenient) -> str:
-    """What the recommended defence costs beside your protocol; nothing where that is not told."""
+    """What the recommended defence costs beside your protocol; without one, what yours sends beside no defence."""
     one, row = found.part("verdict").part("recommend"), next(iter(found.parts("rows")), Lenient({}))
     name, unit, good = measured(row)
     times, gap = one.number("bytes"), one.number("accuracy")

@@ -18,7 +18,7 @@ from croupier.core.files import write_whole
 from croupier.errors import SpecError, option
 
 REMEDY = "free space, or choose another {}"
-# What is written beside a page, under the same name.
+# What `Report.save_all` writes beside a page, under the same name.
 BESIDE = (".json", ".csv", ".md")
 
 
@@ -58,11 +58,11 @@ class Report:
         return html.render(self.plain)
 
     def csv(self) -> str:
-        """Every number, a line for each attack."""
+        """The numbers of every attack, a line for each, with what its defence costs."""
         return text.csv(self.plain)
 
     def markdown(self) -> str:
-        """The sentence, the card and the matrix."""
+        """The verdict, what was found of the own protocol, and the matrix."""
         return text.markdown(self.plain)
 
     def json(self) -> str:

@@ -1,7 +1,7 @@
 """The report as CSV for a spreadsheet, and as Markdown for a text.
 
-The CSV has every number, a line for each attack; the Markdown has the verdict, the own protocol's findings and the
-matrix. `audit.report.result` (`Report.csv`, `Report.markdown`) calls both; `croupier audit` writes them beside the
+The CSV has the numbers of every attack, a line for each; the Markdown has the verdict, the own protocol's findings and
+the matrix. `audit.report.result` (`Report.csv`, `Report.markdown`) calls both; `croupier audit` writes them beside the
 page.
 """
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def csv(findings: Mapping[str, Any]) -> str:
-    """One line for each defence, question, adversary and attack, with all numbers; what is not known is empty."""
+    """One line for each defence, question, adversary and attack; what is not known is empty."""
     file = io.StringIO()
     writer = tables.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
@@ -60,7 +60,7 @@ def _safe(value: object) -> object:
 
 
 def markdown(findings: Mapping[str, Any]) -> str:
-    """The sentence, the card and the matrix."""
+    """The verdict, what was found of the own protocol, and the matrix."""
     found = Lenient(findings)
     asked, rows, verdict = read.questions(found), found.parts("rows"), found.part("verdict")
     lines = [f"# {_plain(verdict.text('sentence') or 'No verdict was given.')}", ""]

@@ -1,8 +1,8 @@
 """Numbers, names and moments in words: what everything that shows a report is built of.
 
-`audit.report.read`, `audit.report.html`, `audit.report.text` and `audit.report.compare` use it, and so do
-`audit.judgement` and questions that bring tables of their own (`audit.questions.permutation`,
-`audit.questions.poisoning`).
+`audit.report.read`, `audit.report.html`, `audit.report.text` and `audit.report.compare` use it, and so do `audit.arms`,
+`audit.judgement`, questions that bring tables of their own (`audit.questions.permutation`, `audit.questions.poisoning`)
+and tables of the laboratory.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> li
 
 
 def rate_of(values: Sequence[float | None], between: Callable[[list[float]], Rate] = smooth) -> dict[str, Any]:
-    """A mean with its interval over the runs that have a value; no interval with fewer than two."""
+    """A mean with its interval over the runs that have a value; with fewer than two the rate is None."""
     known = [float(value) for value in values if value is not None]
     return asdict(between(known)) if len(known) > 1 else {"rate": None}
 

@@ -30,7 +30,7 @@ from croupier.learn.split import Natural, Split
 
 # With fewer of them, the spread of their updates says nothing.
 LEAST = 4
-# So many are made up where there are none, and no more than so many are trained.
+# So many are made up where there are none; of real ones no more are trained (but all in `audit.traits.tiers`).
 MOST = 40
 # How uneven the classes of made-up clients are, by turns: from nearly one class to nearly all alike.
 ALPHAS = (0.1, 0.5, 2.5)

@@ -58,7 +58,7 @@ class Job:
     watch: Watch
 
     def start(self, seed: int | None) -> Result:
-        """Run it from its first round; nothing is left of a run of which nothing had left."""
+        """Run it from its first round; where it fails before a client sent anything, its directory is taken away."""
         made = self.assemble(self.spec.task.warm)
         self.store.open(resume=False)
         journal: Journal | None = None
@@ -214,7 +214,7 @@ class Job:
         return {} if found is None else {"record": found.plain()}
 
     def _accounts_ahead(self, done: int) -> list[dict[str, Any]]:
-        """Accounts of rounds that had begun, and are repeated now."""
+        """Lines of the ledger for rounds after the checkpoint, which are played again now."""
         lines = self.store.read(LEDGER, self.spec.federation.rounds) if self.accounted else []
         return [line for line in lines if line["round"] > done]
 

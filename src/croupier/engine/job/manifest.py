@@ -1,7 +1,9 @@
-"""What a run begins with: its coins, versions, and digests of description, data, first model and own functions.
+"""What a run begins with: its root coins, versions, machine, and digests of description, data and first model.
 
-`engine.job.job` writes the manifest before anything is sent. A run is resumed only with what it began with:
-`engine.job.run` reads the manifest, and `engine.job.resume` compares.
+Digests of the user's own functions that the description names are there, too. `engine.job.job` writes the manifest
+before anything is sent. When a run is resumed, `engine.job.run` reads it and `engine.job.resume` compares: other coins,
+another description, other data or another first model (once there is a checkpoint, a network of another size) are
+refused. Changed functions and other versions of packages are only told; the machine is not compared.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ from croupier.spec import Spec
 
 @dataclass(frozen=True)
 class Began:
-    """What a run began with, from its manifest."""
+    """What a run began with, from its manifest; digests in hexadecimal digits.
+
+    `shorter` are the digests of its description before it was given more rounds. `own` has name, file and digest of
+    each function of the user's.
+    """
 
     coins: Coins = field(repr=False)
     run: str
@@ -76,7 +82,7 @@ def manifest_of(spec: Spec, coins: Coins, made: Assembled, seed: int | None) -> 
         "packages": {name: version(name) for name in ("torch", "numpy", "cryptography", "numba")},
         "machine": platform.machine(),
         "seed": seed,
-        # A simulation must be resumable, so its root is kept with it; a service never writes its own down.
+        # A simulation must be resumable, so its root is kept with it.
         "coins": coins.export().hex(),
         "protocol": spec.protocol.digest().hex(),
         "spec": described(spec),

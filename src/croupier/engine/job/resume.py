@@ -3,7 +3,7 @@
 A crash must neither let a one-time secret cover two messages, nor forget privacy that a client has spent, nor give a
 second sum of nearly the same updates. So the run goes on from its newest whole checkpoint, and only where coins,
 description, data and model are those of its manifest. `engine.job.run.resume` calls `go_on`: that is `croupier.resume`,
-and `croupier run --resume DIR` with `--anew` or more `federation.rounds`.
+and `croupier run --resume DIR`, if wished with `--anew` or more `federation.rounds`.
 
 `done` is how many rounds the checkpoint has. The logs count rounds from 1, the journal from 0.
 """

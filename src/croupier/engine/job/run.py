@@ -70,7 +70,7 @@ def resume(
     data: the data folder; CROUPIER_DATA does the same.
     watch: called with an event's name and its facts as the run goes on; without it, warnings are Python's own.
     anew: play again, under fresh secrets, rounds that had begun.
-    rounds: go on to so many rounds in all, more than the run was begun with.
+    rounds: go on to so many rounds in all, no fewer than the run was begun with.
     own: the functions that a Python program gave the run, if it did.
 
     It goes on from the last checkpoint: with `run.checkpoint_every` above 1, whole rounds after that are played again.

@@ -1,8 +1,9 @@
 """A short trial of a description, for `croupier plan`: what its messages weigh, and how long its work takes here.
 
-The length of a message is fixed by its schema, whatever it carries. So a few clients are trained, and two rounds are
-played in which their updates stand in for everybody's: these send the very bytes that a run sends. Seconds and memory
-are measured on part of the work and scaled up, and so are estimates. `outlook.plan` calls `assembled` and `tried`, and
+The length of a message follows from its schema and from who takes part, not from the numbers in it. So a round's
+clients are trained, or a few of them where all would take long, and two rounds are played in which their changes stand
+in for everybody's: these send as many bytes as a run's. The seconds of training are scaled up from what was trained,
+memory is the most that this process held; both are estimates. `outlook.plan` calls `assembled` and `tried`, and
 multiplies by the rounds.
 """
 
@@ -30,7 +31,7 @@ from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.train import Learner, fewest
 from croupier.spec import Spec
 
-# A cohort that trains faster than this is trained whole; of a slower one, a part that takes about so long.
+# Seconds. A cohort that trains in `PATIENCE` is trained whole; of a slower one, a part that takes about `SHORT`.
 PATIENCE, SHORT = 15.0, 3.0
 # The first look at how fast training is: one client, so many records at most.
 LOOK = 128
@@ -115,7 +116,7 @@ def _train(made: Assembled, cohort: int, coins: Coins) -> Trained:
         return _measured(learner, made, shards[:cohort], coins, 1.0, True)
     learner = replace(learner, tick=None)
     sizes = [len(learner.shards[shard]) for shard in shards]
-    # Other clients are invited from round to round: what counts is the records of a round on average.
+    # Other clients are invited from round to round: `usual` is how many records a round's clients have on average.
     usual = sum(sizes) * cohort / len(sizes)
     look = _cut(learner, shards[:1], LOOK)
     took = _measured(look, made, shards[:1], coins, 1.0, False).seconds

@@ -30,8 +30,8 @@ def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -
     float64, in training and in use, so that a network that the rules do not describe is an error and never a wrong
     model. A branch that is taken at random in training, and more rarely than one time in a few, may not be seen.
     `Symmetry.rule(secret, round)` makes a rule of it, and `Symmetry.permute_inputs(x, rule)` moves inputs.
-    Raises: SpecError where the network does not take the inputs or gives anything but one tensor, and on an operation
-    that no rule is known for, naming it and the module.
+    Raises: SpecError where the network does not take the inputs or gives anything but one tensor, on an operation that
+    no rule is known for, naming it and the module, and where what was found fails the trial.
     """
     if isinstance(opaque, str):
         raise SpecError(f"opaque = {opaque!r}: one text, where names of modules are asked for; write [{opaque!r}]")

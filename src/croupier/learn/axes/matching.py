@@ -1,9 +1,10 @@
 """Weight matching: the order of a network's hidden units, from another network that it is nearly equal to otherwise.
 
 What never moves (the classes, a kernel's places) anchors the search: each group of units is assigned with the others
-held, from the outputs backwards, and again until nothing changes. No seed is searched for, and the number of
-permutations does not matter. `audit.attacks.permutation` and attacks of the laboratory bring permuted uploads so into
-the order of the model that was handed out; `audit.questions.permutation` scores the orders by `shares`.
+held, first the groups that most is known about, then over and over in the reverse of that order until nothing changes.
+No seed is searched for, and the number of permutations does not matter. So `audit.attacks.permutation` and attacks of
+the laboratory bring permuted uploads into the order of the model that was handed out; `audit.questions.permutation`
+scores the orders by `shares`.
 """
 
 from __future__ import annotations

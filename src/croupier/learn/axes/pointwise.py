@@ -38,7 +38,7 @@ def alone(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
 
 @rule("softmax", "log_softmax", "softmin", "normalize")
 def along(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
-    """All along an axis whatever their order, but along that one and no other."""
+    """Computed along one axis, whatever its order: the axes stay, and that each is used by itself is noted."""
     label(out, call.axes(x))
     call.use(x)
 

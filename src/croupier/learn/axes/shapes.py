@@ -2,8 +2,8 @@
 
 Reshaping is where permutations are lost or found: flattening pictures makes one axis of three, and splitting heads
 makes two of one. An axis is therefore a product of factors (`terms`), and these rules deal the factors to the axes of
-the new shape. Where a factor would straddle two axes everything in it is fixed, which is always right. `tracer` looks
-the rules up by the operation's name.
+the new shape. Where a factor would straddle two of them, all axes of the tensor are fixed, which is always safe.
+`tracer` looks the rules up by the operation's name.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _stretch(term: Term, key: slice) -> Term:
 def ordered(call: TracedCall, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
     """What depends on the order along axes: all that it may touch stay as they are, whether their sizes change or not.
 
-    Padding by one place here and by one less than none there shifts an axis, and its size does not tell.
+    Padding by 1 at one end and by -1 at the other shifts an axis and keeps its size.
     """
     why = f"{call.name} depends on its order"
     axes = list(call.axes(x))

@@ -1,8 +1,8 @@
 """Watch a network run, read the axes of its tensors off, and try out what was found.
 
-`asked.symmetry_of` calls `traced`. It runs the network once under the `Tracer`, settles what blocks ask for, names the
-groups of free axes in a fixed order (so that every client finds the same ones), and hands the result to `trial`, which
-must confirm it by running the network under random rules.
+`asked.symmetry_of` calls `traced`. It runs the network under the `Tracer`, once as in training and once as in use,
+names the groups of free axes in a fixed order (so that every client finds the same ones), and hands the result to
+`trial`, which must confirm it by running the network under a random rule.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _watch(tracer: Tracer, module: nn.Module, inputs: Tensor, shown: list[Term],
 
 
 def _settle(terms: list[Term]) -> None:
-    """Fix what the form of blocks asks for, before any axis is read off."""
+    """Let `terms.blocks` fix what it must, before any axis is read off."""
     for term in terms:
         blocks(term)
 
 
 def _names(tensors: dict[str, tuple[Term, ...]], shown: list[Term], used: list[Term]) -> dict[Atom, tuple[str, int]]:
-    """Each free atom's group and which digit of it it is: the input's first, then in order of the tensors."""
+    """Each free atom's group, and its place (digit) among the group's atoms: the input's first, then by tensor."""
     found: dict[Atom, tuple[str, int]] = {}
     runs = _runs([atom for term in shown for block in blocks(term) for atom in block if atom.open], used)
     for number, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""Watch a network run once, and note for every operation what it makes of the axes of its operands.
+"""Watch a network run, and note for every operation what it makes of the axes of its operands.
 
 A torch function mode sees every call, runs it unchanged, and asks the rule of that name what the result's axes are. An
 operation without a rule is an error that names it and the module it ran in: a guess could permute a network into
@@ -138,7 +138,7 @@ class TracedCall:
         return found
 
     def use(self, *operands: Tensor | None) -> None:
-        """Note that an operation took each axis of its operands by itself: axes that met here are not one."""
+        """Note that an operation took each axis of its operands by itself, so that no two of them are one group."""
         for operand in operands:
             if operand is not None:
                 self.tracer.used += self.axes(operand)

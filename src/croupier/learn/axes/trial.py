@@ -1,9 +1,9 @@
 """Try out what was found: the network under a rule computes what it did, in use and in training.
 
 Rules are written by hand, and a wrong one would silently train a different network. So nothing that was found is used
-before it was tried: weights are drawn at random, the network and its permuted twin run on the same inputs and draws,
-and outputs and kept statistics must agree, in use and in training. `trace` calls `try_out` on all that it found; tests
-measure by `difference`.
+before it was tried: random numbers are added to the weights, the network and its permuted twin run on the same inputs
+and draws, and outputs and kept statistics must agree, in use and in training. `trace` calls `try_out` on all that it
+found; `difference` measures the same for users of `learn.axes` and for tests.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def difference(
 
 
 def try_out(module: nn.Module, symmetry: Symmetry, inputs: Tensor) -> None:
-    """Let a network with random weights run under a rule, in use and in training.
+    """Let a network, its weights shaken at random, run under a random rule, in use and in training.
 
     Raises: SpecError where its outputs or its statistics are not what they are without the rule.
     """

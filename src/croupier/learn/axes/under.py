@@ -90,7 +90,7 @@ class Permuted(nn.Module):
 
 
 def _held(module: nn.Module, symmetry: Symmetry) -> dict[str, Tensor]:
-    """The module's tensors that the symmetry speaks of."""
+    """The module's tensors by name, once they are found to be those that the symmetry speaks of."""
     held: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for part in symmetry.layout.carried:
         if part.name not in held or tuple(held[part.name].shape) != part.shape:

@@ -1,8 +1,9 @@
 """The datasets that can be chosen by name.
 
-Each file is one dataset, or one form that several share (`idx`, `archive`). All are read from the data folder without
-running anything that lies in it, checked against the sizes they must have, and come with their licence for `croupier
-doctor`. docs/data.md says where the files are to lie.
+Each file is one dataset, or one form that several share (`idx`, `archive`). Most are read from the data folder without
+running anything that lies in it, and checked against the sizes they must have; `digits` comes with scikit-learn,
+`synthetic` is drawn, and `own` calls the user's function. Each names its licence for `croupier doctor`. docs/data.md
+says where the files are to lie.
 """
 
 from typing import TYPE_CHECKING
@@ -35,5 +36,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A run uses one of them; a type checker sees all, and no others.
+    # Loaded when first asked for, as a run uses one of them. A type checker goes by the imports above instead.
     __getattr__ = when_asked(__name__, __all__)

@@ -19,7 +19,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def arrays_of(path: Path, keys: Sequence[str]) -> Arrays:
-    """The arrays of these names. Raises: DataError when the file holds anything else, or is damaged."""
+    """The arrays of these names. Raises: DataError when one is missing or no plain array, or the file is damaged."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {key: arrays[key] for key in keys}

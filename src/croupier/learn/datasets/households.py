@@ -2,8 +2,8 @@
 
 The one built-in dataset that forecasts a quantity and tells no class. A household is a client by nature, and its habits
 show in its load; that makes it the data of IntraShuffler's attacks (`audit.traits`). Windows never cross from one
-household to another, and tests lie later in time than training. Used by the presets `households`, `intra-london` and
-`intra-london-sum`.
+household to another, and what a test asks for lies later in time than all training. Used by the presets `households`,
+`intra-london` and `intra-london-sum`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Households(Data, use="households"):
         return watt_hours[: self.households], names[: self.households]
 
     def _starts(self, watt_hours: Readings, begin: int, end: int) -> tuple[Ints, int]:
-        """Where windows with a target in [begin, end) of a household's time begin; how many were masked."""
+        """Where windows with a target in [begin, end) of a household's time begin; how many others lack a reading."""
         first = np.arange(max(begin - self.width, 0), end - self.width, self.stride)
         gaps = np.cumsum(watt_hours == MISSING, axis=1, dtype=np.int64)
         gaps = np.pad(gaps, ((0, 0), (1, 0)))

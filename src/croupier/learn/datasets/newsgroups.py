@@ -1,8 +1,8 @@
 """20 Newsgroups: which of twenty groups a message was posted to, from the words of its body.
 
-Headers, quotes and signatures name people and groups outright, so they are taken out first: what is left must be told
-from what was written. Words are hashed to numbers, and not numbered as they come, so that clients need not agree on a
-dictionary. Used by the preset `newsgroups` and by figures of RNS.
+Headers, quotes and signatures name people and groups outright, so they are taken out first unless `strip` is off: what
+is left must be told from what was written. Words are hashed to numbers, and not numbered as they come, so that clients
+need not agree on a dictionary. Used by the preset `newsgroups` and by figures of RNS.
 """
 
 from __future__ import annotations

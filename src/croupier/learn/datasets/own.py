@@ -25,9 +25,9 @@ class OwnData(Data, use="own"):
     the current directory, named as module:function, or in Python the function itself.
 
     It returns x_train, y_train, x_test and y_test as tensors or arrays; behind them, where records have owners,
-    owner_train and owner_test; or a table of client to its own four. Inputs have one shape: whole numbers stay whole,
-    all others become float32. Whole targets are classes counted from 0, floats are quantities; `goal` says which where
-    that is not so. The function's attribute `classes`, where it has one, names the classes for people.
+    owner_train and perhaps owner_test; or a table of client to its own four. Inputs have one shape: whole numbers stay
+    whole, all others become float32. Whole targets are classes counted from 0, floats are quantities; `goal` says which
+    where that is not so. The function's attribute `classes`, where it has one, names the classes for people.
     """
 
     licence: ClassVar[str] = "yours"

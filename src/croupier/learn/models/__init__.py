@@ -1,8 +1,10 @@
 """The models that can be chosen by name, and the plain modules that they build.
 
-Each file is one architecture: a torch module, which is what a trained model is saved as, and a part of the slot
-`Network`, which a description names under `task.model` and which checks that the data fit before it builds the module.
-`own` takes the user's instead.
+An architecture has a file: a torch module, whose weights are what a run saves, and a part of the slot `Network`, which
+a description names under `task.model` (`mlp`, `mnist-cnn`) and which checks that the data fit before it builds the
+module. `cnn` has two parts, and `own` takes the user's module instead. `network` is the slot; `layers`, `grouped` and
+`start` hold what several share. `core.part` finds a part by its name; Python code, above all the laboratory's, imports
+the classes from here.
 """
 
 from typing import TYPE_CHECKING
@@ -63,5 +65,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A run uses one of them; a type checker sees all, and no others.
+    # Loaded when first asked for, as a run uses one of them. A type checker goes by the imports above instead.
     __getattr__ = when_asked(__name__, __all__)

@@ -1,4 +1,4 @@
-"""Layers without weights that models share.
+"""Layers without weights that models share, and convolution and pooling of many stacked models at once.
 
 Dropout is the one layer that draws. Torch's draws from a generator that all worker threads share, so that results would
 depend on who comes first; ours draws from the client's coins, and `take_over` swaps it into a user's own network.

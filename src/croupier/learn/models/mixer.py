@@ -101,7 +101,7 @@ class Mixer(Network, use="mixer"):
 
     @property
     def batchable(self) -> bool:
-        """It normalises within a record only: nothing runs along."""
+        """Always: it normalises within a record, and keeps no statistics of several."""
         return True
 
     def build(self, dataset: Dataset) -> PatchMixer:

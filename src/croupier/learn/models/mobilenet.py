@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al. 2018) for small pictures, with torchvision's names for the weights.
 
-IntraShuffler's Table 9 trains it, and its Table 7 takes its number of weights. `norm` may take the place of batch
-statistics (`grouped`).
+IntraShuffler's Table 9 trains it, and its Table 7 takes its number of weights. `norm` may replace batch
+statistics, which would travel unnoised (`grouped`).
 """
 
 from __future__ import annotations

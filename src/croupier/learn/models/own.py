@@ -1,8 +1,8 @@
 """The user's own model, from a function that the description names.
 
-The function is called once with the data's shape, and the module is then tried on real records, in training mode,
-before any run starts. Its dropout is taken over, its frozen parts stay at home, and buffers that training does not
-change are treated as frozen, so that they are neither sent nor averaged.
+The function is called with the shape of an input and the number of outputs, and the module that it gives is tried on
+real records, in training mode, before anything trains it. Its dropout is taken over, its frozen parts stay at home, and
+buffers that training does not change are treated as frozen, so that they are neither sent nor averaged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OwnNetwork(Network, use="own"):
             raise self._bad(f"the buffer {min(hidden)} is not persistent", "make it persistent or a plain attribute")
 
     def _check_pass(self, module: nn.Module, dataset: Dataset) -> None:
-        """One pass over two records in training, on a copy: statistics of the model itself must stay fresh.
+        """Pass two records through a copy in training, and then noise: statistics of the model itself must stay fresh.
 
         Buffers that training leaves alone are frozen as parameters are: they need not be sent.
         """

@@ -1,10 +1,11 @@
-"""A mix network: servers in a chain permute what they cannot read, and one honest one suffices.
+"""A mix network: servers in a chain permute what they cannot read; in most forms one honest one suffices.
 
-The source-inference paper (RNS) has such a chain in its Algorithms 8 and 9. As printed, a bit in an onion of its
-own grows two thousand times, and keys shared with single clients tell the second server whose bit it is. So servers
-here move shares of rows, boxes with whole rows or encrypted bits: `trust`, `shuffle` and `threshold` pick one of six
-forms (`form`). Any release that only moves what clients sent can be computed (`Release.permutes`); mechanism, encoding
-and aggregation do not change. The presets `rns-chain`, `rns-chain-proofs` and `intra-chain` use it.
+The source-inference paper (RNS) has such a chain in its Algorithms 8 and 9. As printed, a bit in an onion of its own
+grows two thousand times, and keys shared with single clients tell the second server whose bit it is. So servers here
+move shares of rows, boxes with whole rows or encrypted bits, or one that is trusted reads updates: `trust`, `shuffle`
+and `threshold` pick one of six forms (`form`). Any release that only moves what clients sent can be computed
+(`Release.permutes`); mechanism, encoding and aggregation do not change. The presets `rns-chain`, `rns-chain-proofs` and
+`intra-chain` use it.
 """
 
 from __future__ import annotations
@@ -249,7 +250,9 @@ class Chain(Placement, use="chain"):
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
     ) -> SubFlow:
-        """Share, and check what the servers sign. Reveals: to each mix server uniform bits.
+        """Send what the form asks for, and check what the servers sign.
+
+        Reveals: uniform bits, boxes or ciphertexts to mix servers; the whole update to the one that has full trust.
 
         Raises: IntegrityError when a server did not sign for what this client sent it; ProtocolError when this client
         is to run a mix server and there is none for it.

@@ -92,7 +92,10 @@ class MixStanding:
         return found
 
     def _told(self, at: int, before: bytes, came: bool) -> SubFlow:
-        """Who lacks a hop, by what each server says and signs. Raises: ProtocolError when servers hold other boxes."""
+        """Who lacks a hop, by what each server says and signs.
+
+        Raises: ProtocolError when servers hold other boxes; IntegrityError when one lacks it and did not sign so.
+        """
         claim = _gone(self.given, self.names[at])
         signature = bytes(SIGNATURE) if came else signed(self.keys["identity"], claim)
         body = {

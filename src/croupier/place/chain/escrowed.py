@@ -2,7 +2,7 @@
 
 Before clients close boxes, every server splits the key of its layer among the others (`mpc.escrow`). Clients send their
 box to all servers, and every hop goes to all of them, so that each holds what the next one should open. After each hop
-every server tells the others whether it has come, and signs that it has not. With t such signatures a server counts as
+every server tells the others whether it has come; who lacks it signs so. With t such signatures a server counts as
 gone: the others put its key together, open its layer without it, and hear no more of what it says. Fewer signatures
 only mean that a message was lost: who has the hop passes it on.
 

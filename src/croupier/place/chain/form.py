@@ -130,7 +130,7 @@ class MixForm(ABC):
         yield from receipts.checked(given, keys, sent, self.least(mechanism, given))
 
     def taken(self, given: Given) -> SubFlow:
-        """What clients sent to one of the holders, in the order of the roster."""
+        """What clients sent to this holder: long shares, then seeds, each in the order of the roster."""
         if given.me not in self.holders:
             return ()
         me, many = self.holders.index(given.me), len(self.holders)

@@ -53,7 +53,7 @@ class Pairs(MixForm):
         return dict.fromkeys(self.names, server)
 
     def _mixed(self, given: Given, table: MixTable, inbox: Inbox, present: tuple[str, ...], coins: Coins) -> SubFlow:
-        """The two passes of one server, from the share it holds to what it sends on; the third begins with none."""
+        """The two passes of one server, from the share it holds to what it sends on; server 3 begins with none."""
         me, here, move = self.names.index(given.me), bitmap(given.roster, present), table.move(present)
         after, before = self.names[(me + 1) % 3], self.names[me - 1]
         own = _seed(coins)

@@ -28,6 +28,7 @@ from croupier.mpc.shuffle_proof import ShuffledBlock
 T = TypeVar("T")
 # More encrypted bits than these are not mixed in a round.
 MOST = 1_000_000
+# What rates are measured on: ciphertexts of a block, blocks, blocks that are proven, and bits that a client sends.
 _BLOCK, _BLOCKS, _PROVEN, _SENT = 40, 75, 2, 500
 
 

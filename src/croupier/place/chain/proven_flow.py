@@ -127,7 +127,7 @@ def _places(wrong: torch.Tensor) -> Sequence[int]:
 
 
 def _blame(record: MixRecord, wrong: torch.Tensor, answers: Inbox, coins: Coins) -> None:
-    """Raises: IntegrityError, always: the round is lost, and the one who marked bits is named."""
+    """Raises: IntegrityError, always: the round is lost. Who cannot prove what it must is named, if any."""
     for letter in answers:
         if not torch.equal(letter.body["wrong"], wrong):
             raise IntegrityError(f"{letter.source} proves other numbers than it was asked for")

@@ -1,10 +1,11 @@
 """Who takes part in a mix, agreed on by all servers before anything moves, and signed for every client.
 
-Each server tells the others (and the dealer) whose shares reached it; those who reached all of them take part. Each
-then signs for every invited client who takes part and the digest of what that client sent it. A client that does not
-find itself in what every server signed ends the round: a server that keeps a client out is seen by it, and nobody can
-be shown a smaller crowd than the servers act on. All forms of the chain use it. In `boxes` and `trusted` only one
-server hears clients, so that there is nothing to agree on, and it alone signs; in `pairs` the first two do.
+Each server tells the others (and the dealer, or in `proven` the server) whose shares reached it; those who reached all
+of them take part. Each then signs for every invited client who takes part and the digest of what that client sent it. A
+client that does not find itself in what every server signed ends the round: a server that keeps a client out is seen by
+it, and nobody can be shown a smaller crowd than the servers act on. All forms of the chain use it. In `boxes` and
+`trusted` only one server hears clients, so that there is nothing to agree on, and it alone signs; in `pairs` the first
+two do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RAIN's placement: two servers and a dealer shuffle, score and sum rows of signs that none of them can read.
+"""RAIN's placement: two servers, helped by a dealer, shuffle, score and sum rows of signs that none of them can read.
 
 `pair` is the part, with the dealer's flow; `client_flow` is what clients play and `server_flow` what both servers play;
 `messages` is all that they say, and `words` what the statement says of them. `scoring` computes distances and sums on

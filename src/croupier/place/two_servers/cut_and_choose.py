@@ -1,4 +1,4 @@
-"""Cut and choose over whole sets of dealt material: all but one are opened and dealt again, and that one is used.
+"""Cut and choose over whole sets of dealt material: all but one are opened and computed again, the one left is used.
 
 It is a check on the dealer, who is otherwise trusted to deal correct material. The dealer fixes the root seed of every
 set by a digest and deals all sets. When the servers hold theirs, and every client has said that it holds its own, a

@@ -59,7 +59,7 @@ def levels(rows: int) -> list[int]:
 
 
 def schemas(deal: DealSpec, given: Given) -> Mapping[str, Schema]:
-    """Every message of a round."""
+    """Every message of a round with the dealer's own shuffle; `scoring` and `cut_and_choose` add theirs."""
     count, row = deal.rows, (Field("row", "|u1", (deal.width,), spare=deal.spare),)
     rows = Schema((Field("rows", "|u1", (count, deal.width), spare=deal.spare),))
     digest, sign = Field("identity", "|u1", (32,)), Field("signature", "|u1", (64,))
@@ -106,7 +106,7 @@ def _material_schemas(deal: DealSpec, told: Schema) -> dict[str, Schema]:
 
 
 def letters(deal: DealSpec, given: Given, coins: Coins) -> Iterator[Letter]:
-    """What the dealer sends: a seed to every client, a seed to the first server, and the rest to the second."""
+    """What the dealer sends: a seed to every client and to each server, and the rest to the second server."""
     for who, seed in zip(given.roster, dealer.seeds(deal, coins), strict=True):
         yield Letter(who, "seed", {"seed": byte_tensor(seed)})
     sides = [coins.child("hand", me).export() for me in (0, 1)]

@@ -253,7 +253,7 @@ class Pair(Placement, use="pair"):
         raise ProtocolError("what two servers compute cannot be read from one inbox; replay the server's view")
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """Both servers learn the release, the dealer nothing."""
+        """Both servers learn the release, the dealer nothing; clients of malicious servers learn the sum."""
         return who_learns(mechanism.release.reveals(), self.missing, self.malicious)
 
     @property

@@ -1,7 +1,7 @@
 """RAIN's middle step, on shares of shuffled rows of signs: distances, weights, and a sum or its signs.
 
-`server_flow` plays it at both servers, and `pooled` again for a coalition. A deck is what the dealer deals for a round;
-hd and z are opened distances and sums.
+`server_flow` plays it at both servers, and `pooled` again for what the second one sees alone. A deck is what the dealer
+deals for a round; hd and z are opened distances and sums.
 
 With open scores and sums everything is linear and nothing more is dealt. Signs, and scores that stay secret, take gates
 (`mpc.signs`, `mpc.trust`) whose material the dealer sends besides, as `gates0` and `gates1`. Where the numbers of the

@@ -1,8 +1,9 @@
 """The two servers' common flow: both play the same part, from what was dealt to what is published.
 
-Order matters: who takes part is signed first; then the reference is shown; then rows are shuffled; with tags, the
-shuffle is checked, and only then distances and the sum are opened, each checked before it is used. `pair` plays it at
-both servers, `shuffle_flows` derives the other shuffles from it, and the laboratory a cheating server.
+Order matters: who takes part is agreed first (with tags, signed too); then the reference is shown; then rows are
+shuffled; with tags, the shuffle is checked, and only then distances and the sum are opened, each checked before it is
+used. `pair` plays it at both servers, `shuffle_flows` derives the other shuffles from it, and the laboratory a cheating
+server.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from croupier.release.scoring import ScoreRule
 
 @dataclass
 class ServerFlow:
-    """One of the two servers in one attempt."""
+    """One of the two servers in one attempt; with `vote` a uniform row stands for each missing client."""
 
     given: Given
     deal: DealSpec

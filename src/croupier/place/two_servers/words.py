@@ -48,7 +48,7 @@ def withstands(malicious: bool, check: str, missing: str, shuffle: PairShuffle, 
 
 
 def who_learns(revealed: str, missing: str, malicious: bool) -> Mapping[str, str]:
-    """What each party learns: both servers the release, the dealer nothing."""
+    """What each party learns: both servers the release, the dealer nothing; clients of malicious servers the sum."""
     votes = "; one uniform row for each missing client is among the rows" if missing == "vote" else ""
     seen = f"{revealed}{votes}; and which clients took part"
     told = f"the sum, the sum of the weights{votes.replace(';', ',')}, and who took part"

@@ -1,7 +1,7 @@
 """What colluding clients take out of a bucket's shuffle: all members but one, with the server, read the last one's row.
 
-It is exact, bit for bit, and sets the limit of what shuffling in small buckets can promise. `share_uncovered` is called
-by `attacks.tiers.experiment`, and IntraShuffler's tables show it beside each view.
+It is exact, bit for bit, and sets the limit of what shuffling in small buckets can promise. `attacks.tiers.experiment`
+calls `share_uncovered` on the first round and keeps the share in its `SeedResult`; no table prints it.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class NetworkDenoiser:
             one = along[torch.randint(len(along), (_BATCH,), generator=draw)]
             noise = levels[torch.randint(len(levels), (_BATCH,), generator=draw)]
             noised = one + noise.unsqueeze(1) * torch.randn(one.shape, generator=draw, dtype=torch.float64)
-            # In units of each direction's spread, weighted by the spread: the squared error of the update itself.
+            # Divided by one number for all directions: the squared error of the update itself, but for its scale.
             off = (made._guess(noised, noise) - one) / unit.pow(2).mean().sqrt()
             rule.zero_grad()
             off.pow(2).sum(1).mean().backward()  # type: ignore[no-untyped-call]

@@ -74,7 +74,11 @@ class ViewResult:
 
 @dataclass(frozen=True)
 class SeedResult:
-    """All that one seed gave: measures, the epsilons that each noise really has, and what colluders uncover."""
+    """All that one seed gave: measures, and the epsilons that each noise really has.
+
+    `uncovered` is the share of clients whose row colluders uncover in the first round, the least over the noises; it is
+    1 where the view `parameter` was not asked for. `clients` and `auxiliary` are numbers of clients.
+    """
 
     found: tuple[ViewResult, ...]
     epsilons: Mapping[str, tuple[float, ...]]
@@ -135,12 +139,12 @@ class PaperExperiment(TieredExperiment):
     """The audit's experiment, with the paper's noise, all denoisers and all measures."""
 
     def privacy(self, noise: str) -> Tiers:
-        """The tiers as described, or louder ones for the noise of the paper's Table 1."""
+        """The tiers as described, or with their noise scaled to that of the paper's Table 1."""
         return self.loud if noise == LOUD else self.tiered.privacy
 
     @cached_property
     def loud(self) -> Tiers:
-        """The tiers with so much noise that received updates have the paper's cosine with the clean ones."""
+        """The tiers with their noise scaled, up or down, so that updates keep the paper's cosine with clean ones."""
         privacy = self.tiered.privacy
         first = self.auxiliary.learn_from({0: self.task.first.vector}, privacy.clip, self.coins).updates[0]
         norms = torch.tensor([length(one) for one in first], dtype=torch.float64)

@@ -78,7 +78,7 @@ def clusters(around: Tensor, count: int, coins: Coins) -> Tensor:
 
 
 def _pieces(studied: Studied, views: Sequence[RoundView], coins: Coins) -> dict[str, Any]:
-    """Recombination where values of a bucket were permuted: by prediction, and by scale in merged buckets."""
+    """Recombination where values of a bucket were shuffled: by prediction, and by scale where its tiers differ."""
     known: dict[str, list[Tensor]] = {}
     picked: list[dict[str, Any]] = []
     sorted_out: list[dict[str, Any]] = []

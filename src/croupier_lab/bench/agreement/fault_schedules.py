@@ -1,8 +1,9 @@
 """Random schedules of faults for an agreement: what goes wrong with its notes, in which turn, by whom and for whom.
 
-Clients agree through a board, which is the relay that passes their notes on. A schedule is a value drawn from one seed,
-so that whatever it brings to light can be played again. It only says what is to go wrong; `faulty_parties` and
-`two_faced_clients` do it, and `faults_and_cost` (`croupier bench agree`) draws the schedules.
+Clients agree through a board, which is the relay that passes their notes on. A turn is one exchange of notes. A
+schedule is a value drawn from one seed, so that whatever it brings to light can be played again. It only says what is
+to go wrong; `faulty_parties` and `two_faced_clients` do it, and `faults_and_cost` (`croupier bench agree`) draws the
+schedules.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from croupier_lab.bench.agreement.two_faced_clients import Body, Bundle, Twin, b
 
 @dataclass
 class Mischief:
-    """A schedule at work over several attempts; it remembers everything that was ever sent, to send it again."""
+    """A schedule at work over several attempts; of each kind of note it keeps the latest, to replay them."""
 
     form: str
     schedule: Schedule
@@ -91,7 +91,7 @@ class Mischief:
         return {"digest": byte_tensor(digest), "signature": byte_tensor(signed(self.keys[who]["identity"], message))}
 
     def _relay(self, letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
-        """What the relay hands out; it also notes all that it saw, to send it again later."""
+        """What the relay hands out; it also keeps what it was sent, to send it again in a later attempt."""
         for letter in view.inputs[-1]:
             self.seen.setdefault(letter.kind, {})[letter.source] = letter.body
         plan = self.schedule

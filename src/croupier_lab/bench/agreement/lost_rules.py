@@ -54,7 +54,8 @@ def played(
     """Play so many rounds of a cohort out of all enrolled, and count the lost ones beside their expected share.
 
     A cohort is drawn without regard to those before, so rounds are lost independently of each other, and the interval
-    (95 %) is that of a binomial. The first round has no model to open and does not count.
+    (95 %) is that of a binomial. The first round has no model to open and does not count. The expected share is that
+    for `fetch` = "cohort"; with "anyone" clients outside the cohort hand the last rule on.
     """
     from scipy.stats import binomtest
 

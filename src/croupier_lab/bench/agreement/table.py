@@ -23,7 +23,7 @@ from croupier.errors import ProtocolError
 
 @dataclass(frozen=True)
 class AgreementTable:
-    """What an agreement is held with: pinned keys, coins, a driver, what clients kept; and `tamper`, who misbehaves."""
+    """What agreements are held with: keys, coins, a driver, what clients kept, and `tamper`, which puts faults in."""
 
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
     coins: Coins
@@ -82,7 +82,7 @@ class AgreementAttempt:
 
 @dataclass(frozen=True)
 class Agreed:
-    """An epoch, each client's secret and standing, and what it took."""
+    """An epoch, each client's secret and standing, and the traffic of every attempt that it took."""
 
     epoch: Epoch
     secrets: Mapping[str, bytes] = field(repr=False)

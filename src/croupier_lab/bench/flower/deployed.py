@@ -31,8 +31,8 @@ TIMES = Timetable(phase=300.0, round=900.0, hold=5.0)
 class DeployedRun:
     """What a run left behind: what the app said, each process's log, and seconds of processors of each round.
 
-    Where the SuperLink was tapped, also all that it relayed, and what its database and its files held whenever they
-    were looked at.
+    Where the SuperLink was tapped, also all that it relayed, what its database held whenever it was looked at, and the
+    files of its folder at the end.
     """
 
     said: str
@@ -62,7 +62,7 @@ def digits_arrays() -> ArrayRecord:
 def open_run(
     nodes: int, config: str = "", tapped: bool = False, make: Callable[[Path, Path], Path] = plain_copy
 ) -> DeployedRun:
-    """Run the app on a SuperLink without keys and guards, in the copy that `make` makes: without its protection."""
+    """Run a copy of the app without Croupier, which `make` makes, on a SuperLink without keys and guards."""
     with tempfile.TemporaryDirectory() as folder, superlink(tapped=tapped) as link:
         app = make(APP, Path(folder))
         for number in range(nodes):
@@ -74,7 +74,7 @@ def protected_run(
     nodes: int, config: str = "", app: Path = APP, approves: Path = APP, times: Timetable = TIMES,
     meanwhile: Callable[[SuperLink], None] = lambda link: None, tapped: bool = False,
 ) -> DeployedRun:  # fmt: skip
-    """Run an app on a SuperLink whose nodes have approved a bundle; `meanwhile` is called when all are started."""
+    """Run an app on a SuperLink whose nodes run only `approves`; `meanwhile` is called when all are started."""
     made = make_homes(RehearsalPlan(metrics={"train_loss": 16.0}, times=times), nodes, digits_arrays())
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """A grid of Flower's in this process: it answers each message by calling the app, and can keep all that passes it.
 
-Without SuperLink and Ray one sees what a protected round costs by itself, and which bytes a SuperLink would see of it.
+Without SuperLink and Ray one sees what a protected round costs by itself, and what a SuperLink would see of it.
 `bench.flower.rounds` (`croupier bench flower`) times rounds on it, and tests of `croupier.flower` play on it.
 """
 
@@ -20,7 +20,7 @@ UNREACHABLE = 3
 
 
 class HereGrid(Grid):
-    """A grid with so many nodes in this process. `relayed` holds all that a SuperLink would have seen, as bytes.
+    """A grid with so many nodes in this process. `relayed` holds what every message contained, as bytes.
 
     `drops` says which messages never arrive at a node, and `keeps` whether messages are kept at all.
     """
@@ -63,7 +63,7 @@ class HereGrid(Grid):
         raise NotImplementedError
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Every node answers in turn."""
+        """Every message is answered in turn, by its node."""
         return [self._answered(number, copy.deepcopy(message)) for number, message in enumerate(messages)]
 
     def _answered(self, number: int, message: Message) -> Message:
@@ -85,7 +85,7 @@ class HereGrid(Grid):
 
 
 def packed(message: Message) -> bytes:
-    """A message's content as the bytes that it would travel as, or what it says of an error."""
+    """A message's content as bytes (of numbers and text, as Python prints them), or what it says of an error."""
     if message.has_error():
         return f"{message.error.code} {message.error.reason}".encode()
     content = message.content

@@ -2,8 +2,8 @@
 
 `croupier bench flower` runs it. First on a grid in this process (`grid`), node after node, where nothing but the
 protocol costs time: updates are drawn, so that nobody has to train. With `--nodes` also on a real SuperLink with
-SuperNodes and hosts, all processes of their own, which train on digits: without the two lines that protect an app, and
-with them (`deployed`).
+SuperNodes and hosts, all processes of their own, which train on digits: without the two lines that protect an app, with
+them, and from three nodes on under SecAgg+ (`deployed`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FlowerRoundSize(BenchSize):
 
 
 def measure(size: FlowerRoundSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Both sides on the grid, SecAgg+ beside them, and both sides on a SuperLink where one is asked for."""
+    """Both sides on the grid, SecAgg+ beside them, and all of them on a SuperLink where one is asked for."""
     if find_spec("flwr") is None:
         raise SpecError("flwr is not installed: pip install 'croupier[flower]'")
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -71,12 +71,12 @@ def measure(size: FlowerRoundSize, seed: int, watch: Watch = ignore) -> dict[str
     return found
 
 
-# When a round ended: by the clock, and by this process's seconds of processors.
+# A moment: by the clock, and by this process's seconds of processors.
 Mark = tuple[float, float]
 
 
 def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[list[Mark], Any]:
-    """When each round ended, and the model after the first round."""
+    """When the first round began and when each round ended, and the model after the first round."""
     from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp.strategy import FedAvg
@@ -135,7 +135,7 @@ def _in_process(name: str, marks: list[Mark]) -> dict[str, float]:
 
 
 class _silent:  # noqa: N801 - reads as a statement
-    """While it is open, parties of this process print nothing."""
+    """While it is open, this process writes nothing to standard error."""
 
     def __enter__(self) -> None:
         self._held, sys.stderr = sys.stderr, open(os.devnull, "w")  # noqa: PTH123 - closed below
@@ -146,7 +146,7 @@ class _silent:  # noqa: N801 - reads as a statement
 
 
 def _on_superlink(size: FlowerRoundSize, watch: Watch) -> dict[str, Any]:
-    """The digits app on SuperNodes, in turn: without the two lines, with them, and under SecAgg+."""
+    """The digits app on SuperNodes, in turn: without the two lines, with them, and, from three nodes on, SecAgg+."""
     from croupier_lab.bench.flower.deployed import DeployedRun, open_run, protected_run
     from croupier_lab.bench.flower.superlink import found_in, secagg_copy
 

@@ -1,8 +1,8 @@
 """A SuperLink and SuperNodes on this machine, as the processes that they are, for one run of an app.
 
-Everything lies in a folder of its own (`FLWR_HOME`), every process in a group of its own, and both are gone at the end.
-With keys, each node is told where its own lie, and the SuperLink's environment names the server's. `deployed` starts
-runs with it for `croupier bench flower --nodes`, and so do tests.
+Everything lies in a folder of its own (`FLWR_HOME`), every process in a group of its own, and both are gone at the end;
+only compiled files stay, for the next run. With keys, each node is told where its own lie, and the SuperLink's
+environment names the server's. `deployed` starts runs with it for `croupier bench flower --nodes`, and so do tests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROUND, _SAID = "[ROUND ", "roundapp: {"
 
 
 def plain_copy(app: Path, folder: Path) -> Path:
-    """A copy of the app without protection: its two lines are taken out, and all else is as it is."""
+    """A copy of the app without protection: its two lines and their imports are taken out, and all else is as it is."""
     copy = folder / "plain"
     shutil.copytree(app, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for path in copy.rglob("*.py"):

@@ -1,9 +1,8 @@
 """Whether bytes hold an update, in the clear or encoded.
 
 Tests search with it what a Flower server or a relay stored and passed on (`tests/claims/test_flower_superlink`,
-`tests/unit/flower/test_flower_shield`), which must hold no client's update. They are its only users. A trace is a
-window of two neighbouring floats or integers of 64 bits, of four integers of 32 bits, or of 16 bytes of packed
-residues.
+`tests/unit/flower/test_flower_shield`), which must hold no client's update. Only tests use it. A trace is a window of
+two neighbouring floats or integers of 64 bits, of four integers of 32 bits, or of 16 bytes of packed residues.
 
 It looks for floats of 32 and 64 bits and whole numbers of 32 and 64, in both orders of bytes, and for residues packed
 without gaps at any bit. What the model that was handed out holds as well is no trace of an update.

@@ -33,7 +33,7 @@ from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterTask
 from croupier_lab.attacks.rules_under_attack import on_clear_updates
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
-# The share of malicious clients that rules are told which assume a number of them.
+# The share of malicious clients that is told to the rules that assume a number of them.
 SHARE = 0.25
 # The fields of `Purity` that are shown of a round's groups, and of all clients' last labels.
 OF_ROUND = ("all", "several", "one", "groups", "together")

@@ -1,8 +1,8 @@
 """How well single updates are found from sums over rounds, with changing or fixed cohorts and with colluding clients.
 
 The audit's question `separation` asks the same of one description. Here cohorts of several sizes are played, with the
-sum's own mean as the guess to beat, and it is also counted how many recovered updates still name the source of a
-record. `croupier bench disaggregate` runs it.
+sum's own mean as the guess to beat. It is also measured how often recovered updates tell whose record it is.
+`croupier bench disaggregate` runs it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Gains of attacks are bounded, few and mostly exactly 0, and Student's interval then has no width. An audit uses another
 one, `core.intervals.gain`, called "chosen" here, and this measures whether it can be trusted. A law here is a
-probability distribution of the gain of one run; the laws are made to be hard for Student's interval, which stands
+probability distribution of the gain of one run; most laws are made to be hard for Student's interval, which stands
 beside. No training takes part: a simulated audit is a handful of drawn numbers. `croupier bench coverage` runs it.
 """
 

@@ -1,8 +1,9 @@
 """What opening a weighted sum of sign rows tells of single rows: few levels of weights against distinct ones.
 
 RAIN opens a weighted sum of rows of signs. What that tells depends on how many different weights there are, and this
-shows by how much. `croupier.release.opened_sums` computes it exactly, and `attacks.opened_sums` samples columns where
-there are too many to walk. `croupier bench opened` runs it.
+shows by how much. `croupier.release.opened_sums` computes it exactly. Where there are too many columns to walk them
+all, some are drawn here, and `attacks.opened_sums` counts how many columns have the same sum as each.
+`croupier bench opened` runs it.
 """
 
 from __future__ import annotations

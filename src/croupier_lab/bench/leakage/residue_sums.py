@@ -101,7 +101,7 @@ def _factor(digits: int, coins: Coins) -> dict[str, Any]:
 
 
 def setting(clients: int, alpha: float, count: int = 1) -> Setting:
-    """Digits with a perceptron, as audits look at them when nothing else is named."""
+    """The audit's view of the preset `digits-uneven`, with so many clients, so alike, over so many rounds."""
     split = Dirichlet(clients=clients, alpha=alpha, least=20)
     return replace(setting_of(load("digits-uneven")), split=split, plan=Federation(rounds=count))
 

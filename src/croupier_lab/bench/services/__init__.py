@@ -1,1 +1,1 @@
-"""Benches of the services: faults to survive (`faults`), bytes to refuse (`fuzz`), and letters a second (`load`)."""
+"""Benches of the services: faults to survive (`faults`), bytes to refuse (`fuzz`), many letters at once (`load`)."""

@@ -57,9 +57,9 @@ _clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
 class ServiceFault:
     """One thing that goes wrong: what, to whom, and when.
 
-    `what` is killed, stopped, gone, disk, clock ahead or behind, saved, restored, or a trouble of
-    `mortal.RecordedWire`. `step` and `round` name the moment, as a party's hook is told it (`service.seated`). A
-    trouble of the wire has no step, and its `round` is the number of the party's call.
+    `what` is killed, stopped, gone, disk, clock ahead or behind, saved, restored, or a trouble of the wire
+    (`faults.TROUBLES`). `step` and `round` name the moment, as a party's hook is told it (`service.seated`). A trouble
+    of the wire has no step, and its `round` is the number of the party's call, counted from 1.
     """
 
     what: str
@@ -119,7 +119,7 @@ class Deployment:
         return self.plan.rounds * self.times.round * 2 + 15.0
 
     async def clocked(self) -> PlayedServices:
-        """Run everybody to the end, by a clock of this deployment's own."""
+        """Run everybody to the end, by a clock of this deployment's own (inside `clocks`)."""
         _clock.set(self)
         return await self.play()
 
@@ -251,7 +251,7 @@ class Deployment:
 
 @contextmanager
 def clocks() -> Iterator[None]:
-    """While it is open, each deployment has a clock of its own, which can jump."""
+    """While it is open, each deployment that runs `clocked` has a clock of its own, which can jump."""
 
     def told() -> float:
         deployment = _clock.get()

@@ -4,8 +4,8 @@ Every run is a whole federation that is struck several times: most of them in on
 processes (`killed_processes`). Its models are compared with those of a simulation of the same seed with the same
 clients present. Four counts must be 0: `lost` (a round, a letter that was said to be durable, an ending without a named
 error), `wrong` (another model, or an alarm without a cause), `hung` (a party past the last deadline) and `reused` (two
-different letters where one was due). A round that ends with a named error is no failure. `croupier bench faults` runs
-it.
+different letters where one was due). A round that ends with a named error is no failure. Of runs with real processes
+only `lost` and `wrong` are counted. `croupier bench faults` runs it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PLAN = Federation(rounds=ROUNDS)
 
 
 class FaultsSize(BenchSize):
-    """How many faults, how many at once, and how many of the kills are of real processes."""
+    """How many faults in all and in each run, how many runs at a time, and how many runs have real processes."""
 
     faults: int = Field(1000, ge=1, description="Faults to inject, in one process and in many.")
     kills: int = Field(3, ge=0, description="Kills of each run.")
@@ -108,7 +108,7 @@ class Campaign:
             later = first + 1 + int(chance.below(len(order) - first - 1)[0])
             return ServiceFault("saved", *order[first]), ServiceFault("restored", *order[later])
         if special == "gone":
-            # Three in ten clients.
+            # Three in ten clients, rounded up: two of the six.
             lost = _shuffled(CLIENTS, chance)[: len(CLIENTS) * 3 // 10 + 1]
             return tuple(ServiceFault("gone", *_one([at for at in of_clients if at[0] == who], chance)) for who in lost)
         return (ServiceFault(special, *_one(steps, chance)),)

@@ -50,7 +50,7 @@ class FuzzSize(BenchSize):
 
 @dataclass(frozen=True)
 class Decoder:
-    """Something that reads bytes of strangers, with valid samples, and its share of the inputs."""
+    """Something that reads bytes, with valid samples, and its share of the inputs."""
 
     name: str
     read: Callable[[bytes], Any]
@@ -59,7 +59,7 @@ class Decoder:
 
 
 def decoders(folder: Path) -> list[Decoder]:
-    """Decoders of bytes and text that come from other parties, each with valid samples."""
+    """Decoders of what comes from other parties, and of a party's own key file, each with valid samples."""
     found: list[Decoder] = []
     for name, pipeline in PIPELINES.items():
         members = members_of(name)

@@ -2,7 +2,8 @@
 
 The kills of `deployment`, in one process, are a model of a crash. These are real ones, a few times: nothing of the
 process survives but its files. `service.up` starts it again, as a service manager would. `faults`
-(`croupier bench faults --processes`) calls `play_processes`.
+(`croupier bench faults`, whose `--processes` says how many runs) calls `play_processes`, with the steps of a run
+without faults: the moments of a party's work, as its hook is told them (`service.seated`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PATIENT = Timetable(phase=15.0, round=40.0, hold=2.0)
 
 
 def play_processes(name: str, steps: Sequence[tuple[str, str, int]], seed: int) -> Counter[str]:
-    """One run of a small real task in which up to three parties are killed: how many kills, and what went wrong."""
+    """One run of a small real task in which up to three parties are killed: how many were, and what went wrong."""
     spec = load("digits", {"task.split.clients": CLIENTS, "federation.rounds": ROUNDS, "task.root.records": 100})
     spec = spec.model_copy(update={"protocol": PIPELINES[name]})
     drawn = _drawn(steps, Coins.from_seed(seed).child("kills").secure())
@@ -60,7 +61,7 @@ def _models(spec: Spec, seed: int) -> list[str]:
 
 
 def _drawn(steps: Sequence[tuple[str, str, int]], chance: Stream) -> Mapping[str, Callable[[], Hook]]:
-    """Three moments, of which those of one party count as one: only its first life has a hook."""
+    """Three moments; of those of one party only the last drawn counts, because only its first life has a hook."""
     return {
         party: _killer(step, number) for party, step, number in (steps[int(at)] for at in chance.below(len(steps), 3))
     }

@@ -156,7 +156,7 @@ def federation(clients: int, params: int) -> Submissions:
 
 
 def _start_host(member: Member, folder: Path) -> tuple[int, int]:
-    """A host in a process of its own; its number, and a pipe on which it says at its end what it took."""
+    """A host in a process of its own: its id, and a pipe that tells at its end its peak memory and what it refused."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:

@@ -1,8 +1,8 @@
 """Parties that can die at any step, on disks that fill up, over connections that break: for campaigns in one process.
 
-A killed party runs nothing more: whatever its code still tries with its store or its connections raises `Killed`, so
-that no cleanup can tidy up behind it, as none could after a real crash. What it had on disk is what its next life
-finds. `deployment` makes its parties of these, for `croupier bench faults`.
+A killed party runs nothing more: whatever its code still tries with its store or its connections fails, mostly with
+`Killed`, so that no cleanup can tidy up behind it, as none could after a real crash. What it had on disk is what its
+next life finds. `deployment` makes its parties of these, for `croupier bench faults`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Slot = tuple[bytes, int, int, str, str, str]
 
 
 class Killed(asyncio.CancelledError):
-    """The party was killed here. No handler of errors catches it, and the transport drops the call in silence."""
+    """The party was killed here. No `except Exception` catches it, and the transport drops the call in silence."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class RecordedWire:
     slots: dict[Slot, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     taken: set[tuple[str, bytes, str, str, bytes]] = field(default_factory=set)
     calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    # By party and number of its call: what happens to it.
+    # By party and number of its call, from 1: what happens to it.
     troubles: dict[tuple[str, int], str] = field(default_factory=dict)
     met: list[str] = field(default_factory=list)
 
@@ -124,7 +124,7 @@ class MortalCalls(Calls):
         self.life, self.network = life, network
 
     async def put(self, host: str, head: bytes, body: bytes, timeout: float) -> bytes:
-        """Send a letter, once, and write down what became of it."""
+        """Send a letter, and write down that it was sent and whether the host has it."""
         header = Header.unpack(head[:HEADER_BYTES])
 
         async def send() -> bytes:
@@ -138,7 +138,7 @@ class MortalCalls(Calls):
         return await self._troubled(send, LATER)
 
     async def take(self, host: str, request: bytes, timeout: float, most: int = CHUNK) -> list[bytes]:
-        """Fetch a letter, once."""
+        """Fetch a letter, and write down that it came."""
 
         async def fetch() -> list[bytes]:
             pieces = await Calls.take(self, host, request, timeout, most)

@@ -34,7 +34,7 @@ CLIENTS = ("c0", "c1", "c2", "c3", "c4", "c5")
 MOST = 8
 _WISHES = {name: (2.0, 8.0)[number % 2] for number, name in enumerate(CLIENTS)}
 _GRID = FixedPoint(clients=MOST, form="delta", scale=64, steps=512)
-# So few clients and coordinates that nothing is turned away for being few.
+# The rules that refuse what is too small are off: there are few clients and few coordinates.
 _SCORES = ScoredSum(gate=False, among=1)
 
 PIPELINES: Mapping[str, Pipeline] = {

@@ -70,8 +70,8 @@ def measure(size: ClientCountsSize, seed: int, watch: Watch = ignore) -> dict[st
 
 
 def played(clients: int, protocol: str, rounds: int, seed: int) -> dict[str, Any]:
-    """One run, from file to file: its best round, and this process's memory before it, after a round and at the end."""
-    # As the command line has it, whose run this is.
+    """One run, from file to file: its best round, memory before it, and peak memory after a round and at the end."""
+    # What `croupier run` asks of its process, too.
     own_process()
     gc.freeze()
     spec, before = described(clients, protocol, rounds), resident("VmRSS")

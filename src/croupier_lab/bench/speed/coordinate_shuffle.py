@@ -181,7 +181,7 @@ def _warm(clients: int, coins: Coins) -> None:
 
 
 def _words(coins: Coins, count: int) -> float:
-    """Seconds that drawing all words takes one core, a block's at a time."""
+    """Seconds that drawing all words takes one core, as many at a time as the shuffle draws."""
     step = permute.DRAWN
     start = time.perf_counter()
     for number, first in enumerate(range(0, count, step)):

@@ -54,7 +54,7 @@ def _version() -> str:
 
 
 class _Net(nn.Module):
-    """Our network with the two methods that its models have."""
+    """Our network with the two methods that pfl-research asks of a model."""
 
     def __init__(self, inner: nn.Module, goal: str) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class _Net(nn.Module):
 
 
 def _played(made: Assembled, fit: Any, device: str, repeats: int) -> list[float]:
-    """When each of its rounds ended."""
+    """When it began, and when each of its rounds ended."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm import FederatedAveraging, NNAlgorithmParams
     from pfl.callback.base import TrainingProcessCallback

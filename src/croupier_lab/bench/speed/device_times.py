@@ -1,10 +1,10 @@
 """Seconds of each step after training, on the CPU as the product does it and on a device, and whether bytes agree.
 
 It answers whether work after training should move to a device: where no step takes less there, that would be no gain.
-`device_rounds` (`croupier bench simulate --device cuda`) calls `compare`. A row's `cpu_s` has what the product pays:
-updates come from the device once (`home_s`), and stay; clients encode and mask on all cores at once. Its `device_s` has
-what a device would pay: words of the cipher on their way there, what leaves on its way back, and, where rows arrive as
-messages in the CPU's memory, their way there (`there_s`).
+`device_rounds` (`croupier bench simulate --device cuda`) calls `compare`. The whole `cpu_s` has what the product pays:
+updates come from the device once (`home_s`), and stay; clients encode and mask on all cores at once. The whole
+`device_s` has what a device would pay: words of the cipher on their way there, what leaves on its way back, and, where
+rows arrive as messages in the CPU's memory, their way there (`there_s`, for all updates once).
 """
 
 from __future__ import annotations

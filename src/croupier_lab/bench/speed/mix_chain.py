@@ -39,7 +39,7 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed import mix_proofs
 from croupier_lab.bench.speed.secure_sum import drawn, seated
 
-# By form, the kind of letter that goes from one server to the next.
+# By form, the kind of letter whose size is counted: from one server to the next, or, with one, on to the server.
 _HOPS = {"dealer": "hop", "pairs": "hop", "onion": "hop1", "full": "mixed", "relay": "released"}
 
 

@@ -32,6 +32,7 @@ def resident(key: Literal["VmRSS", "VmHWM"]) -> int:
     """This process's resident bytes, now (VmRSS) or at their highest (VmHWM).
 
     It reads /proc where there is one: the peak of `getrusage` would include that of the process that started this one.
+    Elsewhere both are that peak.
     """
     status = Path("/proc/self/status")
     if not status.exists():

@@ -82,7 +82,7 @@ def laid(size: RainRoundSize, coins: Coins, number: int) -> RoundInputs:
         return found
 
     reference = drawn()
-    # A bit differs from the reference's where one coin shows heads and one of two others does: 3 of 8.
+    # A bit differs from the reference's where one coin shows heads and at least one of two others does: 3 of 8.
     rows = np.stack([reference ^ (drawn() & (drawn() | drawn())) for _ in names])
     nonce = torch.zeros(NONCE, dtype=torch.uint8)
     late = {"reference": unpacked(reference, size.params), "nonce": nonce}
@@ -124,13 +124,13 @@ class _Bare:
 
     @property
     def privacy(self) -> Any:
-        """Rows come noised."""
+        """A mechanism whose noise passes every check: rows are made up as they are sent."""
         return _Noised()
 
 
 class _Noised:
     def entropy(self, size: int) -> float:
-        """Enough."""
+        """Bits of noise in a row: more than anybody asks for."""
         return float("inf")
 
 

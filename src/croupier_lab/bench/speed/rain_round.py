@@ -1,8 +1,9 @@
 """One RAIN round on two servers, each a process of its own, from the clients' hidden rows to the opened sum.
 
 `croupier bench rain` runs it, and RAIN's Tables 2 and 3 and Figure 7 (`papers.rain.cost`) take its numbers. The
-dealer's material lies ready in memory (or in a file, `streamed`). What is timed is everything from the moment both
-servers hold the clients' messages until both have the sum, with every message packed, sent and checked.
+dealer's material lies ready in memory (with `streamed`, in a file at the second server and in a seed at the first).
+What is timed is everything from the moment both servers hold the clients' messages until both have the sum, with every
+message packed, sent and checked.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def measure(size: RainRoundSize, seed: int, watch: Watch = ignore) -> dict[str, 
 
 
 def sweep(size: RainRoundSize, seed: int, watch: Watch = ignore, *, largest: int) -> list[dict[str, Any]]:
-    """The same round at sizes ten times apart, in both modes, material made ahead and read from a file."""
+    """The same round at sizes ten times apart, in both modes, with dealt material `streamed`."""
     points = []
     for mode, most in LARGEST.items():
         totals = [SMALLEST * 10**k for k in range(9) if SMALLEST * 10**k <= min(most, largest)]

@@ -46,7 +46,7 @@ from croupier_lab.bench.speed.rain_inputs import (
 
 
 def server_rounds(size: RainRoundSize, seed: int) -> list[dict[str, Any]]:
-    """Both servers' rounds, each server in a fresh process: what this one has computed so far is not in them."""
+    """Both servers' rounds, each server in a fresh process, so that memory that this one has used is not counted."""
     context = multiprocessing.get_context("spawn")
     ends, gate = socket.socketpair(), context.Barrier(2)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,10 @@
 """Encode and sum the clients' numbers chunk by chunk, in one of three ways, for one size of a sweep.
 
-`mod` counts the bits of residues of small moduli, `bits` shuffles them first, and `sum-servers` adds numbers modulo one
-power of two in shares. A chunk at a time needs little memory, so that sizes can grow to where all clients' encoded
-numbers would not fit. `bench/speed/rns_encoding` (`croupier bench rns`) sweeps over sizes with it, `papers.rns.cost`
-takes its `RnsEncodingSize`, and other benches of speed and `papers.intra.cost` draw their parameters by `draw`.
+`mod` counts the bits of residues of small moduli, `bits` runs the release that shuffles them and counts what comes out,
+and `sum-servers` adds numbers modulo one power of two in shares. A chunk at a time needs little memory, so that sizes
+can grow to where all clients' encoded numbers would not fit. `bench/speed/rns_encoding` (`croupier bench rns`) sweeps
+over sizes with it, `papers.rns.cost` takes its `RnsEncodingSize`, and other benches of speed and `papers.intra.cost`
+draw their parameters by `draw`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RnsEncodingSize(BenchSize):
 
 
 def draw(coins: Coins, count: int) -> npt.NDArray[np.float32]:
-    """Drawn parameters, within half the scale; the work does not depend on their values."""
+    """Drawn parameters between -0.5 and 0.5; the work does not depend on their values."""
     words = np.frombuffer(coins.secure().bytes(4 * count), "<i4")
     return words.astype(np.float32) * np.float32(2.0**-32)
 
@@ -79,7 +80,10 @@ def coded(encoder: Residues, coins: Coins, count: int) -> Tensor:
 
 
 def sweep_point(kind: Kind, size: RnsEncodingSize, seed: int) -> dict[str, Any]:
-    """One size of the sweep: seconds of encoding, releasing and decoding, drawing parameters left out."""
+    """One size of the sweep: seconds from given parameters to their sum, drawing them left out.
+
+    `mod` and `bits` end with the sum as whole numbers, `sum-servers` with the decoded one.
+    """
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
     warm(encoder, coins)
     before, spent = resident("VmRSS"), 0.0
@@ -113,7 +117,7 @@ def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 
 
 def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """Sum servers, a client at a time: tagged, shared through bytes, added by the servers, checked and decoded."""
+    """Sum servers, a client at a time: tagged, shared (one share packed), added by the servers, checked and decoded."""
     fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
     tagger, bits = Tagger(coins.child("tags"), fixed.bits, encoder.clients), fixed.bits
     totals, tags, names, spent = dict[int, Tensor](), 0, list[str](), 0.0
@@ -145,9 +149,9 @@ def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 
 
 def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """Release "bits": all clients' bits of a chunk shuffled as the release does it, counted and decoded.
+    """Release "bits": all clients' bits of a chunk shuffled as the release does it, counted and joined.
 
-    It scatters each block's ones at random, which has the same outcome as permuting the block.
+    The release scatters each block's ones at random, which has the same outcome as permuting the block.
     """
     updates = [Update(torch.from_numpy(values), flat(count)) for values in clients]
     start = time.perf_counter()

@@ -2,8 +2,8 @@
 
 `croupier bench scale` runs it. All sides have the same network and kind of clients: each holds a few of scikit-learn's
 digits, which other clients may hold too (there are fewer records than clients), and takes one local step. Seconds are
-of rounds after the first, by the clock and of processors. Memory is the sum of the peaks of all processes that a side
-started. Flower is measured where it is installed with its simulation engine.
+of rounds after the first, by the clock and of processors. Memory is the sum of the peaks of the process that measures a
+side and of all that it started. Flower is measured where it is installed with its simulation engine.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
 
 @dataclass
 class SideMemory:
-    """The memory of all processes that carry a mark, added up from their peaks, and their processor seconds."""
+    """Memory of this process and of all that carry a mark, added up from their peaks, and their processor seconds."""
 
     mark: bytes
     most: int = 0

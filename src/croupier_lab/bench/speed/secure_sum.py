@@ -163,7 +163,7 @@ def _timed(
 
 
 def _itemised(pipeline: Pipeline, size: SecureSumSize) -> dict[str, int]:
-    """What a client's long message consists of, in bytes; a seed's message has 32 for the seed and the same around."""
+    """What a client's long message consists of, in bytes; in a seed's, 32 stand in place of payload and tag."""
     from croupier.core.envelope import CHUNK, Header
 
     header = len(Header(bytes(32), bytes(16), 0, 0, "share", "c", "s", 0, 0).pack())

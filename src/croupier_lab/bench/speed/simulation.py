@@ -1,8 +1,9 @@
 """How fast simulated clients train: stacked against one by one, on the same cores in the same process.
 
-`croupier bench simulate` runs it. It also measures peak memory after five rounds and at the end, which must not grow,
-and a whole small command from start to files, against Flower's where that is installed. With `--device cuda` it
-measures the device beside this machine's CPU instead (`device_rounds`). `scale` uses its `run_flower`.
+Stacked clients share each call of torch (`task.together`). `croupier bench simulate` runs it. It also measures peak
+memory after five rounds and at the end, which must not grow, and a whole small command from start to files, against
+Flower's where that is installed. With `--device cuda` it measures the device beside this machine's CPU instead
+(`device_rounds`). `scale` uses its `run_flower`.
 """
 
 from __future__ import annotations

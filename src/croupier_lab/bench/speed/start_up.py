@@ -29,7 +29,8 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 TINY = ("--set", "federation.rounds=2", "--set", "task.fit.epochs=1")
 RUN = ("-m", "croupier", "run", "--seed", "1", "--out")
-# A Flower client is a fresh process for every message: this is its share, but for training and the network.
+# A Flower client is a fresh process for every message. This is more than its share, all parties of a small sum, but for
+# training and the network.
 CLIENT = "from croupier_lab.bench.speed.start_up import protected; protected()"
 EVERY: Mapping[str, tuple[str, ...]] = {
     "import_torch": ("-c", "import torch"),

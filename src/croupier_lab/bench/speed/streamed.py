@@ -2,8 +2,8 @@
 
 Sum servers and IntraShuffler's buckets work coordinate by coordinate, except for one tag and one length a client. So a
 strip goes through all parties before the next one begins, and no party holds more than a strip of anything but the
-clients' key, which is a thousandth as long as the update. Seeds, tags and key are one for the whole update, as in a
-round: a strip is no round of its own. `large_models` (`croupier bench large`) times it.
+clients' key, which is hundreds of times shorter than the update. Seeds, tags and key are one for the whole update, as
+in a round: a strip is no round of its own. `large_models` (`croupier bench large`) times it.
 """
 
 from __future__ import annotations

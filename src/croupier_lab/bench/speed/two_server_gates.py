@@ -77,7 +77,7 @@ def measure(size: GatesSize, seed: int, watch: Watch = ignore) -> dict[str, Any]
 
 
 def _signs(size: GatesSize, coins: Coins) -> dict[str, Any]:
-    """Sums of as many votes as there are clients: opened; their signs with 0 shown; their signs with 0 hidden."""
+    """Sums of as many votes as there are clients: opened; their signs, 0 shown; their signs, 0 as the sign before."""
     count = size.params
     votes = coins.child("votes").secure().below(2, size.clients * count).reshape(size.clients, count)
     numbers = 2 * votes.sum(0) - size.clients
@@ -147,7 +147,7 @@ def _timed(
 def _opened(
     shares: tuple[npt.NDArray[Any], ...], numbers: npt.NDArray[np.int64], repeats: int, coins: Coins
 ) -> dict[str, Any]:
-    """The rival: both send their shares and everybody knows the numbers."""
+    """The rival: both servers send each other their shares, and know the numbers."""
     kinds, best = {"sum.v": ring.schema(Z32, len(numbers))}, float("inf")
     for _ in range(repeats + 1):
         start = time.perf_counter()

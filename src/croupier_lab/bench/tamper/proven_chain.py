@@ -176,7 +176,8 @@ class BlindChain(Chain):
         return cheating(super().form, BlindRecord)
 
 
-# Cheats by what they do. All are always caught: each changes a sum, opens to no bit, or uses a key that was not told.
+# Cheats by what they do. All are always caught: each changes a sum, opens to no bit, uses a key that was not told, or
+# moves bits of both numbers out of their blocks, where one of the two is proven.
 CHEATS: Mapping[str, type[MixRecord]] = {
     "change a sum": AddsOne, "mark far": MarksFar, "replace a bit": Replaces, "copy a bit": Copies,
     "exchange numbers": Exchanges, "open with another key": OpensOther,
@@ -251,7 +252,7 @@ class MarkBench:
 
 
 def caught(slots: int, proven: int, changed: int) -> float:
-    """The chance that at least one of so many changed numbers of a row is proven, when all choices are as likely."""
+    """The chance that of `slots` numbers one of the `changed` is among those `proven`, all choices being as likely."""
     if changed > slots - proven:
         return 1.0
     return 1 - math.comb(slots - changed, proven) / math.comb(slots, proven)

@@ -1,6 +1,6 @@
 """IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups before and after, links round by round.
 
-They draw the same audits that `attack_tables` tabulates, measured once by `attack_settings`.
+They draw the audits of `attack_settings`: those that `attack_tables` tabulates, and that of people's activities.
 `croupier reproduce intra/figure2` (to `intra/figure7`) runs them.
 """
 

@@ -58,7 +58,7 @@ ROWS, SHUFFLED, INTRA = TITLES["rows"], TITLES["model"], TITLES["parameter"]
 
 
 def marked(mark: Mark | None) -> str:
-    """A measure in words: its mean, half of its interval, and its prior; a star where its control fails."""
+    """A measure as text: its mean, half of its interval, and its prior; a star where its control fails."""
     if mark is None or mark["rate"] is None:
         return "-"
     half = (mark["high"] - mark["low"]) / 2

@@ -39,7 +39,7 @@ ROW = f"{LINKED} (centred)"
 class AttackSize:
     """How much of everything a scale takes; `others` are auxiliary clients.
 
-    `stride` lies between windows of households, and `pictures` says how many pictures there are.
+    Windows of a household begin `stride` readings apart, and `pictures` is how many CIFAR-10 pictures are trained on.
     """
 
     clients: int

@@ -1,8 +1,8 @@
 """IntraShuffler's tables of what updates tell (1, 2, 5, 10, 11), run again with priors, controls and true epsilons.
 
-The paper's noise is weaker than its stated epsilons. So the true ones stand beside every row, and so does the same
-attack under noise that keeps the stated ones. `croupier reproduce intra/table1` (and so on) runs them, on the settings
-of `attack_settings`.
+The paper's noise is weaker than its stated epsilons ask for. So a sentence under each table gives the true ones, and
+the same attack stands beside under noise that keeps the stated ones. `croupier reproduce intra/table1` (and so on) runs
+them, on the settings of `attack_settings`.
 """
 
 from __future__ import annotations

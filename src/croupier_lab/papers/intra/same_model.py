@@ -1,7 +1,7 @@
-"""Show that the same noised updates give the same model when shown plainly, shuffled, in buckets or as sums.
+"""Show that the same noised updates give the same model when shown plainly, shuffled by rows or values, or in buckets.
 
 A mean does not see the order of its terms, so what a release hides costs no accuracy at equal noise. `utility_table`
-calls `differences`, and the tables of utility print the largest difference of any weight.
+calls `differences`, and Tables 3 and 8 print the largest difference of any weight.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USUAL = NoiseArm("cosine")
 
 
 def ways(known: PublicTask, cohort: int, arm: NoiseArm) -> Mapping[str, Pipeline]:
-    """The paper's columns as pipelines that differ in the release alone."""
+    """The paper's columns as pipelines that differ only in the release and in who passes rows on."""
     parts = {"privacy": privacy(arm, known), "encode": Floats(form="delta", weights="uniform"), "aggregate": Mean()}
     smallest = min(SMALLEST, cohort)
     return {

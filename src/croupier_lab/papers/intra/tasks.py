@@ -26,7 +26,7 @@ EPOCHS = 2
 
 @dataclass(frozen=True)
 class UtilitySize:
-    """How much of everything a scale takes: clients, auxiliary ones, a round's cohort, rounds, and data."""
+    """How much of everything a scale takes: clients, auxiliary ones, a round's cohort, rounds, windows' stride."""
 
     clients: int
     others: int

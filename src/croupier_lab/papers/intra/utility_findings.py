@@ -1,6 +1,6 @@
 """What the rows of IntraShuffler's tables of utility say, in plain sentences computed from them.
 
-Each is a function of the rows, so that a run at another scale says what it found, and not what an earlier one did.
+They depend on the rows, so that a run at another scale says what it found; only `GAP` and the end of `says4` are fixed.
 `papers.intra.utility` gives `says` and `says4` to its figures.
 """
 
@@ -123,7 +123,7 @@ def _better(row: Mapping[str, Any]) -> bool:
 
 
 def _near(row: Mapping[str, Any], own: Rows) -> bool:
-    """Whether a row comes at least half way from the first model to training without noise under its rule."""
+    """Whether a row comes more than half way from the first model to training without noise under its rule."""
     clean = next(o for o in own if o["_facts"]["noise"] == "none" and o["aggregator"] == row["aggregator"])
     if row["_cell"]["mean"] is None or clean["_cell"]["mean"] is None:
         return False

@@ -1,6 +1,6 @@
 """RAIN's Figure 6: accuracy against the share of malicious clients, with the attack that the paper leaves out.
 
-The share goes from 10 to 90 per cent. Beside the paper's attacks stand copies of the reference, which lie nearest to it
+The share goes up to 90 per cent. Beside the paper's attacks stand copies of the reference, which lie nearest to it
 and therefore pass RAIN's filter. `croupier reproduce rain/figure6` and `rain/figure6-skewed` run it.
 """
 

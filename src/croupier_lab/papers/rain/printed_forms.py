@@ -127,7 +127,7 @@ def late_shuffle(
     """Rows shared by servers 0 and 1, permuted in turn by the pairs (0, 1), (1, 2) and (2, 0).
 
     Each pair has an order of its own. After a pass one of the pair hands its share, freshly masked, to the server that
-    was not in it. Server 0 does not know the order of the middle pass, and only that one.
+    was not in it. Server 0 knows the orders of the first and last pass, but not that of the middle one.
     """
     first, second = shares
     group = Modular(first.shape[1])

@@ -78,7 +78,7 @@ class RunPlace:
 
 @dataclass(frozen=True)
 class RunsOverSeeds:
-    """The runs of one place: those that were trained, and those still to come."""
+    """The runs of one place, each trained when it is first asked for, and then kept."""
 
     place: RunPlace
     watch: Callable[[str], None]

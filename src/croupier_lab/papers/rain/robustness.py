@@ -43,7 +43,7 @@ USUAL = 10.0
 
 @dataclass(frozen=True)
 class RobustnessSize:
-    """How much of everything a scale takes."""
+    """How much of everything a scale takes; `shares` are those of malicious clients in Figure 6, `says` prints it."""
 
     clients: int
     hidden: tuple[int, ...]

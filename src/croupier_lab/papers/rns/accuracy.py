@@ -161,7 +161,7 @@ def _figure10(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
 
 def _table8(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     tasks = {name: usual(name, scale) for name in TABLE8}
-    # Each task has a learning rate and length of its own, as its preset has.
+    # Each trains locally as its preset does; how many rounds is set here.
     tasks["activity/CNN"] = replace(
         tasks["activity/CNN"], fit=Sgd(lr=0.03, momentum=0.9, epochs=2, batch=32), plan=_plan(scale, 8)
     )

@@ -86,7 +86,7 @@ SIZES: Mapping[Scale, DpSgdSize] = {
 
 
 def table11(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch = lambda _: None) -> list[dict[str, Any]]:
-    """The range of all weights that any client sent in any round, under untruncated noise."""
+    """The range of all weights that any client trained in any round, before they are clamped to be sent."""
     found = []
     for epsilon in EPSILONS:
         seen = [_Seen() for _ in seeds]

@@ -231,7 +231,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _shown(step: Mapping[str, _Result]) -> list[dict[str, str]]:
-    """The first target's pictures: the truth, and for each defence what was found of it, or the best of what was."""
+    """The first target's pictures: the truth, and what was found of it under each defence, or else the first found."""
     true = next(iter(step.values())).true[:1]
     out = [{"what": "true", "png": png(true[0])}]
     for name, result in step.items():

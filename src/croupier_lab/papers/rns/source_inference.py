@@ -171,7 +171,7 @@ def _table3(scale: Scale) -> Sequence[Experiment]:
 def _distorted(
     scale: Scale, noises: Mapping[str, tuple[Distortion, Mapping[str, PrintedNumber]]], how: str
 ) -> list[Experiment]:
-    """Several shadow sets on one training: each a case of its own."""
+    """The same training attacked with shadow sets as they are and distorted, each a case of its own."""
     chosen = list(noises.items())[: 1 if scale == "smoke" else None]
     clean = as_printed("Tables 4 and 5, Original", model=0.45, layer=0.42, parameter=0.27)
     cases = [Experiment("CIFAR-10/CNN, as they are", usual("CIFAR-10/CNN", scale), five(10), clean, (*ALWAYS, how))]

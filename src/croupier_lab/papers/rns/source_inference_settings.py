@@ -36,7 +36,7 @@ HUNDRED = "CIFAR-10 for CIFAR-100: another dataset, so the paper's numbers do no
 
 @dataclass(frozen=True)
 class SourceInferenceSize:
-    """How much of everything a scale takes."""
+    """How much of everything a scale takes; `records`: of each client so many are asked about at most."""
 
     train: int | None
     test: int | None

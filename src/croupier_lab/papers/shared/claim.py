@@ -1,7 +1,7 @@
 """What a paper claims, as a value: a figure, a table, an algorithm, a theorem, or a sentence of its abstract.
 
-Every paper has a file `claims.py` that lists them all; `papers/claims.py` holds the four lists. Numbers of ours stand
-where `seen` says, and a test finds each of them there: a claim cannot say more than what was run.
+Every paper's room lists them in `claims.py` (RNS also in `claims_appendix.py`); `papers/claims.py` joins them. Numbers
+of ours stand where `seen` says, and a test finds each of them there: a claim cannot say more than what was run.
 """
 
 from __future__ import annotations

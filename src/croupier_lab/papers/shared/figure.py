@@ -75,7 +75,7 @@ class Figure:
     """A figure or table, and how it is made.
 
     It has either `rows` or `experiments`. `rows` makes its rows over so many `seeds`; without seeds they are counted or
-    timed once, with no draw. `experiments` are cases whose attacks are compared with the prior and with the printed
+    timed once. `experiments` are cases whose attacks are compared with the prior and with the printed
     numbers. Of `substitutions`, those that begin with the name of a scale ("small: ...") hold at that scale alone.
     `says` reads the rows in plain sentences, and `draw` makes an SVG picture of them. `cases` names what `Means.only`
     may choose among, where a figure can be run in pieces. `takes_rounds`: `Means.rounds` is heeded. `bare`: it needs no

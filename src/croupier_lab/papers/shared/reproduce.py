@@ -16,9 +16,9 @@ from croupier_lab.papers.shared.figure import SCALES, Figure, Means, Scale
 def reproduce(
     figure: Figure, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
 ) -> dict[str, Any]:
-    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError when it has no such case.
+    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError for options that do not fit.
 
-    The result says of which kind it is: a `ledger` is counted, not run, and takes no seeds; a `reproduction` is made of
+    The result says of which kind it is: a `ledger` is counted or timed once, without seeds; a `reproduction` is made of
     source-inference experiments; a `trial` is rows over seeds that the figure makes itself.
     """
     _check(figure, scale, means, seeds)

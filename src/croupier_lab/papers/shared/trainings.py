@@ -1,8 +1,8 @@
 """Whole trainings through the real round loop, once a seed, some of them at a time, and cells of tables over seeds.
 
-IntraShuffler's tables of utility (`papers.intra.utility_table`, `papers.intra.recombination`) train by it, and Tazza's
-figures take `cell` and `shown` from here. A training is asked for by value and done once, in a process of its own where
-several run at a time; what comes back is plain numbers.
+IntraShuffler's Tables 3, 4, 6, 8 and 9 (`papers.intra.utility_table`, `papers.intra.recombination`) train by it, and
+Tazza's figures take `cell` and `shown` from here. A training is asked for by value, and made in a process of its own
+where several run at a time; what comes back is plain numbers.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class TrainingEnd:
 
 
 def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> TrainingEnd:
-    """Train once. A training whose measure is no longer finite counts as lost, and its curve ends in infinity."""
+    """Train once. A ProtocolError ends it as lost, its curve in infinity; so does a last measure that is not finite."""
     coins = Coins.from_seed(seed)
     made = work.built(coins)
     # Measured here and not in every round: that would take as long as training.
@@ -181,7 +181,7 @@ def cell(values: Sequence[float]) -> dict[str, Any]:
 
 
 def shown(found: Mapping[str, Any], places: int = 3, times: float = 1.0) -> str:
-    """A cell in words."""
+    """A cell as text."""
     lost = f"; {found['lost']} lost" if found["lost"] else ""
     if found["mean"] is None:
         return f"{found['lost']} runs lost" if found["lost"] else "-"

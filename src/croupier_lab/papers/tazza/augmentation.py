@@ -1,8 +1,8 @@
 """Tazza's Figure 6: crops and mirrors before pixels are permuted, and after.
 
-A crop after the permutation mixes pixels that are no neighbours, and costs accuracy; a crop before it does not, and
-tells nothing more. That is why clients of the product augment in plain coordinates. `croupier reproduce tazza/figure6`
-runs it.
+A crop after the permutation mixes pixels that are no neighbours, and costs much accuracy; a crop before it keeps
+neighbours together, and costs little. That is why clients of the product augment in plain coordinates.
+`croupier reproduce tazza/figure6` runs it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _seed(
 def _looked(x: Tensor, y: Tensor, change: Change, rule: Shuffled, eye: Perceiver, coins: Coins) -> dict[str, Any]:
     """What one who knows the rule sees once pixels are put back.
 
-    It is how smooth the pictures are, and how like the augmented pictures.
+    It is how often a classifier reads the pictures, how smooth they are, and how like the augmented pictures.
     """
     shown = change(x, coins.child("looked").fast())
     back, meant = rule.restore(shown), AUGMENT(x, coins.child("looked").fast())

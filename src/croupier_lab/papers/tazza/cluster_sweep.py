@@ -1,7 +1,8 @@
 """What Tazza's paper leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts.
 
-The paper names DBSCAN and not its parameters. Every choice is trained under every attack, so that the defaults of
-`croupier.aggregate.clusters` can be seen beside their neighbours. `croupier reproduce tazza/clusters` runs it.
+The paper names DBSCAN and not its parameters. At paper scale every choice is trained under every attack, at others
+some, so that the defaults of `croupier.aggregate.clusters` can be seen beside their neighbours.
+`croupier reproduce tazza/clusters` runs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides.
 
 Other rules than Tazza's leave updates readable, so the paper puts a confidentiality defence in front of them. Here each
-pair is trained under attack, and its uploads inverted, on the same task as Tazza itself. `integrity` makes the rows of
-both figures of it, and `tradeoff_findings` their sentences and pictures.
+pair is trained under attack on the same task as Tazza itself. What a defence hides is measured apart, by inverting
+single uploads on the networks of Table 2. `integrity` makes the rows of both figures of it, and `tradeoff_findings`
+their sentences and pictures.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def chosen(scale: Scale, means: Means) -> list[str]:
 
 
 def mounted(case: str, scale: Scale) -> tuple[Shield, ...]:
-    """The defences of a case in Figure 10: all six at paper scale in the paper's cases, elsewhere two."""
+    """The defences of a case in Figure 10: six at paper scale on MNIST and with the Mixer, elsewhere two."""
     return (*PRUNING, *NOISE) if scale == "paper" and case in (MNIST, MIXER) else MIDDLE
 
 
@@ -97,7 +98,7 @@ def defended_runs(titles: Iterable[str | None], shields: Sequence[Shield], rules
 def played(
     case: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, every: Sequence[DefendedRun]
 ) -> dict[DefendedRun, dict[str, Any]]:
-    """How each of them ended, over seeds; permuting hides from the server and changes no training."""
+    """How each of these runs ended, over seeds; permuting hides from the server and changes no training."""
     known, attack = setting(case, scale, means), attacks(colours(case))
     plain = known.fit
     assert isinstance(plain, Adam)
@@ -156,7 +157,7 @@ def shown_and_played(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, De
 
 
 def far(own: Mapping[str, Any]) -> str:
-    """A row's distance in words, or its PSNR where there is no perceptual distance."""
+    """A row's distance as text, or its PSNR where there is no perceptual distance."""
     if own["_distance"] is not None:
         return f"{own['_distance']['mean']:.3f}"
     return "unknown" if own["_psnr"] is None else f"{own['_psnr']['mean']:.1f} dB"

@@ -1,8 +1,8 @@
 """Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training.
 
 Pruning and noise must mean the same where a record is inverted and where a model is trained, or a trade-off between the
-two means nothing. `inversion` (Table 2, Figure 11) uses `Shield.done`, and `combined_defences` (Figures 10 and 12)
-`Shield.fit`.
+two means nothing. `inversion_targets` (Table 2, Figure 11) uses `Shield.done`, and `combined_defences` (Figures 10 and
+12) `Shield.fit`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SHIELDS = (NONE, *PRUNING, *NOISE, UNKNOWN, MATCHED, LEAKED)
 # What the paper takes for its tables: pruning at 90 %, and the medium noise.
 MEDIUM = NOISE[1]
 MIDDLE = (PRUNING[1], MEDIUM)
-# Average LPIPS of Table 2; STL-10 stands for the ViT.
+# Average LPIPS that Table 2 prints; the ViT's is of STL-10, for which CIFAR-10 stands in here.
 LPIPS: Mapping[tuple[str, str], float] = {
     ("MNIST / MLP", NONE.label): 0.04, ("MNIST / MLP", PRUNING[1].label): 0.69,
     ("MNIST / MLP", NOISE[1].label): 0.52, ("MNIST / MLP", UNKNOWN.label): 0.75,

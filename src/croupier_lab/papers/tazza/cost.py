@@ -150,7 +150,7 @@ def times_cell(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _shown(found: Mapping[str, Any] | None, times: float = 1e3, places: int = 3) -> str | None:
-    """A mean with its interval in words, multiplied by `times`: by default seconds become milliseconds."""
+    """A mean with its interval as text, multiplied by `times`: by default seconds become milliseconds."""
     if found is None or found["mean"] is None:
         return None
     mean, low, high = (times * found[key] for key in ("mean", "low", "high"))

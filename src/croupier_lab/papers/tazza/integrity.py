@@ -118,7 +118,7 @@ def _labels(ended: ClusterOutcome) -> list[dict[str, int]]:
 
 
 def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The map of clusters under the paper's attack, from the first seed."""
+    """The map of clusters under the backdoor, with noise for probes, from the first seed."""
     row = next(row for row in rows if row["attack"] == TRIGGER)
     everyone = sorted({name for labels in row["_map"] for name in labels})
     bad = [name for name in everyone if name in row["_malicious"]]

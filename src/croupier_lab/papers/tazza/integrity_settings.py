@@ -1,7 +1,7 @@
 """Settings of Tazza's integrity experiments: data and networks by scale, rules, attacks, and cells of tables.
 
 `integrity`, `cluster_sweep`, `combined_defences` and `tradeoff_findings` use them, so that "label flip" or "backdoor"
-is one value in all figures.
+means the same in all figures.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ FLIP, NOISE, TRIGGER, REPLACE = "label flip", "noise injection", "backdoor", "mo
 
 
 def backdoor(colours: int = 1, factor: float | None = 1.0) -> Scaling:
-    """A square of 4 x 4 pixels in the upper left corner of half of the records, red where there are colours."""
+    """The backdoor: half of a malicious client's records get the class 0 and a mark, red where there are colours.
+
+    The mark is 4 x 4 pixels in the upper left corner, or as many places of a series (`audit.poison.Scaling`).
+    """
     value: float | tuple[float, ...] = (1.0, 0.0, 0.0) if colours == 3 else 1.0
     return Scaling(value=value, corner="upper-left", factor=factor)
 
@@ -59,7 +62,10 @@ def attacks(colours: int = 1) -> dict[str, Poison]:
 
 @dataclass(frozen=True)
 class IntegritySize:
-    """How much of everything a scale takes."""
+    """What a scale takes: clients, those of a round, rounds, local epochs, records (None: all), networks and cases.
+
+    `cases` are names such as `MNIST`, and `says` is the sentence that results print of the scale.
+    """
 
     clients: int
     cohort: int
@@ -146,7 +152,10 @@ def mean_of(values: Sequence[float | None]) -> float:
 
 
 def marks(done: Sequence[ClusterOutcome], sleeps: int = 0) -> dict[str, Any]:
-    """The measures of an arm over seeds; purity is a mean over the rounds in which somebody attacked."""
+    """The measures of an arm over seeds: see `ClusterOutcome`, and `Purity` for those of clusters.
+
+    Those of clusters are means over the rounds from `sleeps` on, the first in which the malicious attack.
+    """
     by = [purity_by_round(ended, sleeps) for ended in done]
     found = {
         "received": cell([ended.received for ended in done]),
@@ -167,12 +176,12 @@ def marks(done: Sequence[ClusterOutcome], sleeps: int = 0) -> dict[str, Any]:
 
 
 def mark_shown(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
-    """A measure in words; in per cent unless `times` is given."""
+    """A measure as text, in per cent unless `times` is given; "-" where it was not measured."""
     return shown(found[name], places, times) if name in found else "-"
 
 
 def pure(found: Mapping[str, Any]) -> str:
-    """The purity in words, and in brackets what a single cluster of all would have."""
+    """The purity as text, and in brackets what a single cluster of all would have."""
     if "purity" not in found:
         return "-"
     return f"{mark_shown(found, 'purity')} ({100 * found['one']['mean']:.0f})"

@@ -120,7 +120,7 @@ def _loaded(case: InversionCase, folder: Path | None) -> Dataset:
 
 
 def _seen(job: _Job) -> SeenUpload:
-    """Defend, send and read one target. Here the truth is at hand, and no more of it goes on than what is sent."""
+    """Defend, send and read one target. Here the truth is at hand; the inversion is given only what the server has."""
     case, dataset = job.case, _loaded(job.case, job.folder)
     x, y = (part[job.number : job.number + 1] for part in _records(case, dataset, job.seed))
     module = _fresh(job, dataset)

@@ -1,8 +1,9 @@
 """Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order.
 
-The paper's search compares columns one by one. Weight matching uses all layers together. Where the server never saw a
-model in plain order, it can try the smoothness of pictures and public pictures. `croupier reproduce tazza/figure17`
-runs it, on `attacks.rule_search`, `attacks.pixel_layout` and `attacks.smooth_layout`.
+Searches that stand for the paper's look at the input layer alone. Weight matching uses all layers together. Where the
+server never saw a model in plain order, it can try the smoothness of pictures and public pictures.
+`croupier reproduce tazza/figure17` runs it, on `attacks.rule_search`, `attacks.pixel_layout` and
+`attacks.smooth_layout`.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ Bodies = Mapping[str, Mapping[str, Tensor]]
 class Deviation:
     """What the cheating server does otherwise; each function gets what is honest.
 
-    `material` changes its hand, `got` the uploads, `rows` the rows of w or q that it sends, `own` the rows that it goes
-    on with, and `share` the shares that it opens.
+    `material` changes what it was dealt, `got` the uploads, `rows` the rows of w or q that it sends, `own` the rows
+    that it goes on with, and `share` the shares that it opens.
     """
 
     material: Callable[[ShuffleShare], ShuffleShare] = lambda material: material
@@ -60,7 +60,7 @@ class AlteringHolder(TagHolder):
 
 @dataclass
 class CheatingServer(ServerFlow):
-    """RAIN's server with a deviation, which never raises an alarm itself."""
+    """RAIN's server with a deviation, which goes on when its own checks of shuffle and shares fail."""
 
     tamper: Deviation = field(default_factory=Deviation)
 

@@ -1,7 +1,7 @@
 """Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt.
 
-Here cheating is hardest to find: whoever alters a share and its tag alike is caught only by the key that nobody holds
-alone. `tampering` collects the cells of this file.
+A hand is all that the dealer dealt one server. Here cheating is hardest to find: whoever alters a share and its tag
+alike is caught only by the key that nobody holds alone. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Share = Callable[[RainTrial, TagHolder, TaggedShares], TaggedShares]
 _SHARES = ("mul0", "mul1", "mul2", "blind", "zero", "hd", "z")
 
 
-# What is checked right after it was opened, and in which step.
+# What is checked right after it was opened, and the kind of letter with which that check ends.
 _STEPS = {"hd": "v2-s-o", "z": "v3-s-o"}
 
 

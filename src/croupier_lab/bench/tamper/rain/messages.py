@@ -1,9 +1,9 @@
 """Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed.
 
 The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it exists.
-Left out are models, which the server may choose anyway, and what the dealer or a client sends. Cheats with those, and
-cheats that need more than a letter, are in `dealt_shares`, `rosters` and `shuffle`. `tampering` collects the cells of
-this file.
+Left out are a model's weights, which the server may choose anyway, and what the dealer or a client sends. Cheats with
+those, and cheats that need more than a letter, are in `dealt_shares`, `rosters` and `shuffle`. `tampering` collects the
+cells of this file.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class TwoServerRound:
         coalition: Coalition | None = None,
         keep: tuple[str, ...] = (),
     ) -> AttemptResult:
-        """Play the round, and keep the views of clients, of the coalition, and of whom else it may be."""
+        """Play the round, and keep the views of clients, of the coalition, and of those in `keep`."""
         parties = self.parties(cheater, tampered)
         kept = (*ROSTER, *keep, *(coalition.members if coalition else ()))
         return Local()(

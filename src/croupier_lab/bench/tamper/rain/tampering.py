@@ -38,7 +38,7 @@ _LOCKED = (
     (("hd", "v2"), {"z"}),
     (("z", "v3"), {"outcome", "published"}),
 )
-# Kinds of tampering that touch one known row, after which aborts must not depend on the unknown order.
+# Kinds of tampering that begin at a known row, after which aborts must not depend on the unknown order.
 _ORDERED = {"flip", "paired"}
 
 
@@ -52,9 +52,9 @@ class RainTamperSize(BenchSize):
 class RainTrialEnd:
     """How a trial ended.
 
-    `acted`: anything was done at all. `early`: something was opened before what precedes it was checked. `unknown` is
-    what the cheating server did not know of the row that it touched, None where it touched no known row. `heard` is the
-    last letter that the honest server sent.
+    `acted`: anything was done at all. `early`: the honest server sent what it may send only after the check of what was
+    altered. `unknown` is what the cheating server did not know of the row that it touched, None where it touched no
+    known row. `heard` is the last letter that the honest server sent.
     """
 
     cell: RainTamperCell

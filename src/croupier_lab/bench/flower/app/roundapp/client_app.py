@@ -1,8 +1,8 @@
 """The nodes' side of the app of `bench flower`: trains digits under the mod `shield`.
 
-`superlink.plain_copy` makes the unprotected twin by deleting the import line and the list of mods as text: keep both
-as they stand. A test looks for the package's name in the twin, so that it is not said here. `app_secagg` replaces this
-file for SecAgg+.
+`superlink.plain_copy` makes the unprotected twin by deleting the import line and the list of mods as text: keep both as
+they stand. A test demands that the package's name is nowhere in the twin, so that these lines avoid it. `app_secagg`
+replaces this file for SecAgg+.
 """
 
 from __future__ import annotations

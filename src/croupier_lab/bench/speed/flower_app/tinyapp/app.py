@@ -25,7 +25,7 @@ server = ServerApp()
 
 
 def network() -> nn.Module:
-    """The same small perceptron."""
+    """The same small perceptron as on our side."""
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
