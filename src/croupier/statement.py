@@ -31,7 +31,7 @@ _NOTHING = 1e-6
 
 @dataclass(frozen=True)
 class Statement:
-    """Composed from what each part says about itself; nothing is written here that no part said."""
+    """Composed from what each part says about itself, and from what follows of several parts together."""
 
     backend: str
     learns: dict[str, str]

@@ -2,7 +2,7 @@
 
 TensorBoard and MLflow come with the extra `trackers` and are imported when one is made. They get the numbers of each
 round that metrics.jsonl holds, and the run's name: no path, no description, no party's own bytes. A tracker that fails
-at a round ends tracking, with a warning, and not the run; what fails when it is closed is raised.
+at a round, or when it is closed, ends tracking, with a warning, and not the run.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ class Tracker(ABC):
                 self.take(facts["round"], numbers(facts))
             except Exception as error:
                 self._broken = True
-                # Its own words may hold an address with a password in it.
-                text = f"tracking stopped at round {facts['round']}: {self.package} raised {type(error).__name__}"
-                self._then("warning", {"text": text})
+                self._warn(f"stopped at round {facts['round']}", error)
         self._then(event, facts)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        # Its own words may hold an address with a password in it.
+        self._then("warning", {"text": f"tracking {what}: {self.package} raised {type(error).__name__}"})
 
     @abstractmethod
     def take(self, step: int, found: Mapping[str, float]) -> None:
@@ -63,7 +65,10 @@ class Tracker(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as failed:
+            self._warn("could not be ended in order", failed)
 
 
 class TensorBoard(Tracker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 from tests.shell import Shell
 
@@ -94,3 +95,16 @@ def test_the_command_answers_for_one_worry(monkeypatch: pytest.MonkeyPatch, caps
 def test_every_worry_has_a_rule() -> None:
     assert {rule.worry for rule in RULES} == set(WORRIES) == set(COMPLETED)
     assert plain().digest() not in {rule.make(Needs(rule.worry, 20, 10, 3)).digest() for rule in RULES}
+
+
+@pytest.mark.parametrize("raised", [click.Abort, EOFError])
+def test_a_question_that_is_left_ends_in_a_line(
+    raised: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(*_: object, **__: object) -> str:
+        raise raised
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", leave)
+    code, _, said = Shell(monkeypatch, capsys)("recommend")
+    assert (code, said.splitlines()[-1]) == (130, "croupier: stopped; nothing was done")

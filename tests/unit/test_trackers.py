@@ -87,6 +87,20 @@ def test_mlflow_is_told_each_number_of_each_round(client: type[Client]) -> None:
     ]  # fmt: skip
 
 
+def test_a_tracker_that_cannot_be_ended_ends_no_run(
+    client: type[Client], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def gone(self: Client, run: str) -> None:
+        raise OSError("https://user:password@host")
+
+    monkeypatch.setattr(Client, "set_terminated", gone)
+    sets = {"federation.rounds": 1, "task.split.clients": 3, "task.fit.epochs": 1}
+    ended = pytest.warns(CroupierWarning, match="could not be ended in order: mlflow raised OSError$")
+    with ended, MLflow("sqlite:///somewhere") as told:
+        assert croupier.run("digits-small", seed=1, sets=sets, out=tmp_path / "run", watch=told).metrics
+    assert ("7/run", "accuracy") in [one[:2] for one in client.told]
+
+
 def test_an_address_that_does_not_answer_is_not_repeated(client: type[Client]) -> None:
     with pytest.raises(SpecError, match=r"no run can be made at the address that was given \(OSError\)") as raised:
         MLflow("https://user:password@bad")

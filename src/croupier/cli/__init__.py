@@ -126,6 +126,10 @@ def main() -> NoReturn:
         _end(error, f"{said}; see {at} --help", asked)
     except CroupierError as error:
         _end(error, str(error), asked, own=isinstance(error, OwnError))
+    except click.Abort:
+        # Ctrl-C or the end of the input at a question.
+        print("\ncroupier: stopped; nothing was done", file=sys.stderr)
+        sys.exit(130)
     except Exception as error:
         if not (said := _own_line(error)):
             raise

@@ -136,8 +136,10 @@ class ScoredSum(Release, use="scored"):
         return {"equal": 1, "levels": self.levels, "relu": 0}[self.weights]
 
     def most(self, rows: int, size: int) -> int:
-        """The most that weights of so many rows can add up to, while no threshold lies above `size`."""
-        return rows * (self.heaviest or _UNIT * size)
+        """No less than what weights of so many rows can add up to."""
+        # The gate is below `size`. Without it a threshold is at most `size` and so many deviations of at most as much.
+        top = size if self.gate else math.ceil(size * (1 + NORMAL * max(1, self.spread)))
+        return rows * (self.heaviest or _UNIT * top)
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
         """A distance a row, in shuffled order (unless secret), the sum of the weights, and the weighted sum."""

@@ -16,6 +16,7 @@ from tests.tiers import examples
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
 from croupier.errors import CroupierError, ProtocolError
+from croupier.release.printed import DEN
 from croupier.release.scored import NORMAL, ScoredSum
 
 PRINTED: dict[str, Any] = {"gate": False, "floor": False, "among": 1}
@@ -141,6 +142,16 @@ def levelled(distances: list[int], **more: Any) -> list[int]:
     return judged(ScoredSum(**options), distances, 100)
 
 
+@pytest.mark.parametrize("fields", [{"spread": 40.0}, {"spread": 40.0, "scores": "secret", "opens": "signs"}])
+def test_no_threshold_is_beyond_what_is_reckoned_with(fields: dict[str, Any]) -> None:
+    """A wide spread puts it far above the number of coordinates."""
+    rule, distances = ScoredSum(weights="relu", gate=False, among=1, **fields), np.array([0, 0, 10, 20, 20])
+    found = rule.judge(distances, 20).weights.sum()
+    if rule.scores == "secret":
+        found = rule.printed(20).weights(distances).sum() * 16 / (4 * DEN)
+    assert 16 * 20 * 5 < found <= rule.most(5, 20)
+
+
 def test_levels_are_merged_downwards_until_each_is_a_crowd() -> None:
     # From 5 to 19 in steps of 2: 5 6 | 7 8 | 9 10 | 11 12 | 13 14 | 15 16 | 17 18.
     assert levelled([5, 6, 9, 10, 17, 18]) == [7, 7, 5, 5, 1, 1]
@@ -178,6 +189,7 @@ def test_weights_depend_on_distances_as_a_set(rule: ScoredSum, distances: list[i
         by_distance.setdefault(distance, set()).add(weight)
     assert all(len(found) == 1 for found in by_distance.values()), "equal distances weigh alike"
     assert all(weight >= 0 for weight in weights)
+    assert sum(weights) <= rule.most(len(weights), size)
     if rule.weights != "relu" and any(weights):
         for level in set(weights) - {0}:
             assert weights.count(level) >= rule.among + rule.colluders, "a level is a crowd"
