@@ -36,7 +36,6 @@ from croupier.learn.attributes import Attribute
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.tiers import Tiers
 from croupier_lab.attacks.tiers import measures as more
-from croupier_lab.attacks.tiers.colluders import share_uncovered
 from croupier_lab.attacks.tiers.measures import CleanTruth
 from croupier_lab.attacks.tiers.sketch import Sketch, sketched
 from croupier_lab.attacks.tiers.stages import attack_bytes
@@ -76,8 +75,7 @@ class ViewResult:
 class SeedResult:
     """All that one seed gave: measures, and the epsilons that each noise really has.
 
-    `uncovered` is the share of clients whose row colluders uncover in the first round, the least over the noises; it is
-    1 where the view `parameter` was not asked for. `clients` and `auxiliary` are numbers of clients.
+    `clients` and `auxiliary` are numbers of clients.
     """
 
     found: tuple[ViewResult, ...]
@@ -85,7 +83,6 @@ class SeedResult:
     attributes: Mapping[str, Attribute]
     auxiliary: int
     clients: int
-    uncovered: float
 
 
 def run(
@@ -127,9 +124,9 @@ def _seeded(
     def done() -> SeedResult:
         parts = [each() for each in waiting]
         return SeedResult(
-            tuple(each for found, _ in parts for each in found),
+            tuple(each for found in parts for each in found),
             {name: () if name == QUIET else one.privacy(name).tiers for name in noises}, one.attributes,
-            len(one.auxiliary.names), len(one.task.shards), min(part[1] for part in parts),
+            len(one.auxiliary.names), len(one.task.shards),
         )  # fmt: skip
 
     return done
@@ -153,17 +150,16 @@ class PaperExperiment(TieredExperiment):
 
     def play(
         self, noise: str, drive: Drive, views: Sequence[View], pool: ProcessPoolExecutor, watch: Watch
-    ) -> Callable[[], tuple[list[ViewResult], float]]:
+    ) -> Callable[[], list[ViewResult]]:
         """Train, show the views to the attacks in a fresh process, and score their answers when called."""
         played, learnt = self._trained(noise, drive, watch)
         given = self.attack_input(noise, played, views, watch)
         answer = ask(pool, attack_bytes, canon.dump(dict(given.known)), canon.dump(dict(given.asked)))
-        exact = share_uncovered(played[0][1], given.truths["parameter"].rounds[0]) if "parameter" in views else 1.0
 
-        def done() -> tuple[list[ViewResult], float]:
+        def done() -> list[ViewResult]:
             # As in the attacks' process: many small problems.
             with threadpool_limits(1):
-                return self._scored(noise, views, learnt, given, answer.result()), exact
+                return self._scored(noise, views, learnt, given, answer.result())
 
         return done
 

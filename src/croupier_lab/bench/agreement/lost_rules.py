@@ -9,7 +9,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -48,25 +48,21 @@ def bare_task(clients: int) -> Task:
     )  # fmt: skip
 
 
-def played(
-    enrolled: int, cohort: int, count: int, coins: Coins, fetch: Literal["cohort", "anyone"] = "cohort"
-) -> dict[str, Any]:
+def played(enrolled: int, cohort: int, count: int, coins: Coins) -> dict[str, Any]:
     """Play so many rounds of a cohort out of all enrolled, and count the lost ones beside their expected share.
 
     A cohort is drawn without regard to those before, so rounds are lost independently of each other, and the interval
-    (95 %) is that of a binomial. The first round has no model to open and does not count. The expected share is that
-    for `fetch` = "cohort"; with "anyone" clients outside the cohort hand the last rule on.
+    (95 %) is that of a binomial. The first round has no model to open and does not count. Both shares are for `fetch` =
+    "cohort", by which clients outside the cohort do not hand the last rule on.
     """
     from scipy.stats import binomtest
 
-    pipeline, plan = (
-        Pipeline(encode=HiddenUnits(agree="round", fetch=fetch)),
-        Federation(rounds=count + 1, cohort=cohort),
-    )
+    pipeline = Pipeline(encode=HiddenUnits(agree="round", fetch="cohort"))
+    plan = Federation(rounds=count + 1, cohort=cohort)
     done = list(rounds(pipeline, bare_task(enrolled), plan, coins, Local()))[1:]
     lost = sum(bool(one.lost) for one in done)
     span = binomtest(lost, count).proportion_ci()
     return {
-        "enrolled": enrolled, "cohort": cohort, "share": disjoint_cohort_chance(enrolled, cohort), "fetch": fetch,
+        "enrolled": enrolled, "cohort": cohort, "share": disjoint_cohort_chance(enrolled, cohort),
         "rounds": count, "lost": lost, "measured": lost / count, "low": float(span.low), "high": float(span.high),
     }  # fmt: skip

@@ -106,8 +106,10 @@ def _verdicts(compared: Sequence[Defence], played: Sequence[Sequence[QuestionRun
 
 def show(found: dict[str, Any]) -> None:
     """Print the same numbers for people."""
+    # Attacks that find too little in the control, too, judge nothing; with few audits that may be all of them.
+    share = f" ({found['accused'] / found['judged']:.1%})" if found["judged"] else ""
     print(
         f"{found['audits']} audits of {found['runs']} runs, {found['clients']} clients, nothing to find: "
-        f"{found['accused']} of {found['judged']} verdicts accuse ({found['accused'] / found['judged']:.1%}), in "
+        f"{found['accused']} of {found['judged']} verdicts accuse{share}, in "
         f"{found['audits_that_accuse']} audits ({found['audits_that_accuse'] / found['audits']:.1%})."
     )

@@ -4,8 +4,9 @@ Every run is a whole federation that is struck several times: most of them in on
 processes (`killed_processes`). Its models are compared with those of a simulation of the same seed with the same
 clients present. Four counts must be 0: `lost` (a round, a letter that was said to be durable, an ending without a named
 error), `wrong` (another model, or an alarm without a cause), `hung` (a party past the last deadline) and `reused` (two
-different letters where one was due). A round that ends with a named error is no failure. Of runs with real processes
-only `lost` and `wrong` are counted. `croupier bench faults` runs it.
+different letters where one was due). A round that ends with a named error is no failure. Real processes hide more:
+`lost` leaves letters out there, `wrong` alarms, `hung` counts runs, and `reused` nothing. `croupier bench faults` runs
+it.
 """
 
 from __future__ import annotations
@@ -212,9 +213,13 @@ def _processes(size: FaultsSize, campaign: Campaign, watch: Watch) -> None:
             watch(f"processes of their own, run {number + 1} of {size.processes}")
             name = size.pipelines[number % len(size.pipelines)]
             seed = int(campaign.coins.child("process", number).secure().below(1 << 30)[0])
-            found = fresh.submit(play_processes, name, campaign.moments[name].steps, seed).result()
+            found, why = fresh.submit(play_processes, name, campaign.moments[name].steps, seed).result()
             campaign.counts.update(found)
             campaign.kinds["killed, a process"] += found["injected"]
+            if why:
+                campaign.aborts[f"{name}, processes: {why[:100]}"] += 1
+            if failed := {what: found[what] for what in FAILURES if found[what]}:
+                campaign.failures.append(f"{name}, processes, seed {seed}: {failed}")
 
 
 async def _campaign(size: FaultsSize, campaign: Campaign, watch: Watch) -> None:
@@ -241,7 +246,7 @@ def measure(size: FaultsSize, seed: int, watch: Watch = ignore) -> dict[str, Any
         asyncio.run(_campaign(size, campaign, watch))
     counts = campaign.counts
     return {
-        **{what: counts[what] for what in ("injected", *FAILURES, "runs", "aborted")},
+        **{what: counts[what] for what in ("injected", *FAILURES, "runs", "aborted")}, "processes": size.processes,
         "kinds": dict(sorted(campaign.kinds.items())), "aborts": dict(campaign.aborts.most_common()),
         "failures": campaign.failures, "seconds": time.perf_counter() - start,
     }  # fmt: skip
@@ -254,6 +259,11 @@ def show(found: dict[str, Any]) -> None:
         f"{found['seconds']:.0f} s"
     )
     print("  " + ", ".join(f"{what} {found[what]}" for what in FAILURES) + " (all must be 0)")
+    if found["processes"]:
+        print(
+            f"  of the {found['processes']} runs with real processes `reused` counts nothing, `lost` no letters, "
+            "`wrong` no alarms, and `hung` a whole run"
+        )
     print("  " + ", ".join(f"{kind} {count}" for kind, count in found["kinds"].items()))
     for line in found["failures"]:
         print(f"  {line}")

@@ -80,10 +80,7 @@ def coded(encoder: Residues, coins: Coins, count: int) -> Tensor:
 
 
 def sweep_point(kind: Kind, size: RnsEncodingSize, seed: int) -> dict[str, Any]:
-    """One size of the sweep: seconds from given parameters to their sum, drawing them left out.
-
-    `mod` and `bits` end with the sum as whole numbers, `sum-servers` with the decoded one.
-    """
+    """One size of the sweep: seconds from given parameters to their sum as decoded numbers, drawing them left out."""
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
     warm(encoder, coins)
     before, spent = resident("VmRSS"), 0.0
@@ -112,7 +109,8 @@ def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
         residues.add(encoder.encode(update, {}, _coins).vector.numpy(), ones, encoder.modulus)
         spent += time.perf_counter() - start
     start = time.perf_counter()
-    residues.join((ones % np.array(encoder.modulus)).astype(np.uint8), encoder.modulus)
+    sums = torch.from_numpy((ones % np.array(encoder.modulus)).astype(np.uint8))
+    _decoded(encoder, count, sums=sums)
     return spent + time.perf_counter() - start
 
 
@@ -120,7 +118,7 @@ def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
     """Sum servers, a client at a time: tagged, shared (one share packed), added by the servers, checked and decoded."""
     fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
     tagger, bits = Tagger(coins.child("tags"), fixed.bits, encoder.clients), fixed.bits
-    totals, tags, names, spent = dict[int, Tensor](), 0, list[str](), 0.0
+    totals, tags, spent = dict[int, Tensor](), 0, 0.0
     wire = Schema((packed("vector", (), count, bits),))
     for who, values in enumerate(clients):
         update = Update(torch.from_numpy(values), flat(count))
@@ -137,19 +135,18 @@ def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
         at = who % SERVERS
         totals[at] = added([totals[at], sent] if at in totals else [sent], (), count, bits)
         tags += left
-        names.append(str(who))
         spent += time.perf_counter() - start
     start = time.perf_counter()
     sums = added(totals.values(), (), count, bits)
     form = kernel.form(tagger.key(count), sums.numpy(), count, bits)
-    if not tagger.fits(form, tags, np.arange(len(names))):
+    if not tagger.fits(form, tags, np.arange(encoder.clients)):
         raise AssertionError("the sum does not fit its tag")
-    fixed.decode(Released(tuple(names), sums=unpacked(sums, count, bits), layout=flat(count)), {})
+    _decoded(fixed, count, sums=unpacked(sums, count, bits))
     return spent + time.perf_counter() - start
 
 
 def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """Release "bits": all clients' bits of a chunk shuffled as the release does it, counted and joined.
+    """Release "bits": all clients' bits of a chunk shuffled as the release does it, counted and decoded.
 
     The release scatters each block's ones at random, which has the same outcome as permuting the block.
     """
@@ -157,6 +154,13 @@ def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], cou
     start = time.perf_counter()
     rows = [encoder.encode(update, {}, coins).vector for update in updates]
     moved = Bits()(rows, flat(count), encoder.modulus, coins)["rows"]
-    ones = residues.counts([row.numpy() for row in moved], count, encoder.modulus)
-    residues.join(ones, encoder.modulus)
+    _decoded(encoder, count, rows=moved)
     return time.perf_counter() - start
+
+
+def _decoded(
+    encoder: Residues | FixedPoint, count: int, rows: Tensor | None = None, sums: Tensor | None = None
+) -> None:
+    """What the server does with all that was released of a chunk."""
+    everybody = tuple(map(str, range(encoder.clients)))
+    encoder.decode(Released(everybody, rows, sums, layout=flat(count)), {})

@@ -2,8 +2,9 @@
 
 `croupier bench scale` runs it. All sides have the same network and kind of clients: each holds a few of scikit-learn's
 digits, which other clients may hold too (there are fewer records than clients), and takes one local step. Seconds are
-of rounds after the first, by the clock and of processors. Memory is the sum of the peaks of the process that measures a
-side and of all that it started. Flower is measured where it is installed with its simulation engine.
+of rounds after the first, by the clock and of processors. Memory is the sum of the peaks of a side's processes: of ours
+the fresh process that plays it and all that it started; of Flower all that `flwr run` started, but not the bench, which
+waits for it. Flower is measured where it is installed with its simulation engine.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray
     machine = Hardware(workers=size.actors if engine == "ray" else None, engine=engine)
     fit, options = Sgd(lr=0.1, epochs=1, batch=32), TaskOptions(together=spec.task.together)
     torch.set_num_threads(1)
-    with marked(f"{engine} {clients}") as memory:
+    with marked(f"{engine} {clients}", here=True) as memory:
         made = assemble(
             spec.task.data,
             DealtDigits(clients, size.records),
@@ -145,9 +146,13 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
 
 @dataclass
 class SideMemory:
-    """Memory of this process and of all that carry a mark, added up from their peaks, and their processor seconds."""
+    """Memory of all processes that carry a mark, added up from their peaks, and their processor seconds.
+
+    With `here` this process counts too: it was started before there was a mark, and plays the side itself.
+    """
 
     mark: bytes
+    here: bool
     most: int = 0
     # When, and how many seconds of processors they had used by then.
     used: list[tuple[float, float]] = field(default_factory=list)
@@ -157,7 +162,7 @@ class SideMemory:
         total, ticks, now = 0, 0, time.perf_counter()
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if int(entry.name) == os.getpid() or self.mark in (entry / "environ").read_bytes().split(b"\0"):
+                if self._counts(entry):
                     status = (entry / "status").read_text("ascii")
                     total += next((int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line), 0) * 1024
                     # Times of the process stand behind its name, which may hold anything.
@@ -167,6 +172,10 @@ class SideMemory:
         self.most = max(self.most, total)
         self.used.append((now, ticks / os.sysconf("SC_CLK_TCK")))
         return total
+
+    def _counts(self, entry: Path) -> bool:
+        own = int(entry.name) == os.getpid()
+        return self.here if own else self.mark in (entry / "environ").read_bytes().split(b"\0")
 
     def least_between(self, ends: Sequence[float]) -> float:
         """The fewest seconds of processors that were used between two of these moments, as far as they were seen."""
@@ -192,12 +201,12 @@ class SideMemory:
 
 
 @contextmanager
-def marked(name: str) -> Iterator[SideMemory]:
-    """Whatever is started meanwhile carries a mark of its own."""
+def marked(name: str, *, here: bool = False) -> Iterator[SideMemory]:
+    """Whatever is started meanwhile carries a mark of its own; with `here` this process counts with it."""
     value = f"{name} {os.getpid()} {time.monotonic_ns()}"
     os.environ[MARK] = value
     try:
-        yield SideMemory(f"{MARK}={value}".encode())
+        yield SideMemory(f"{MARK}={value}".encode(), here)
     finally:
         del os.environ[MARK]
 

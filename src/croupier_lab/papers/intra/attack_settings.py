@@ -171,7 +171,6 @@ def joined(parts: Sequence[SeedResult]) -> SeedResult:
     return replace(
         parts[0], found=tuple(one for part in parts for one in part.found),
         epsilons={name: given for part in parts for name, given in part.epsilons.items()},
-        uncovered=min(part.uncovered for part in parts),
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def london(name: str, scale: Scale, means: Means) -> TrainingTask:
     return TrainingTask(data, everyone, Natural(), size.clients, networks[name], fit, plan, means)
 
 
-def people(name: str, scale: Scale, means: Means) -> TrainingTask:
+def people(scale: Scale, means: Means) -> TrainingTask:
     """Telling what people are doing, each of whom is a client; tested on people that nobody trained on."""
     size = PEOPLE[scale]
     fit = Sgd(lr=0.03, momentum=0.9, epochs=EPOCHS, batch=32)

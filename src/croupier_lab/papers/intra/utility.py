@@ -114,7 +114,7 @@ def _table8(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
 
 
 def _table3(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    works = {(PEOPLE, CNN): people(CNN, scale, means)}
+    works = {(PEOPLE, CNN): people(scale, means)}
     board = Board(works, tuple(seeds), means, watch)
     rules = (FEDAVG,) if scale == "smoke" else RULES
     cells = [UtilityCell(task, rule, arm) for task in works for rule in rules for arm in ARMS]
@@ -136,7 +136,7 @@ def _table9(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
 def _table4(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     works = {(LONDON, TRANSFORMER): london(TRANSFORMER, scale, means)}
     if scale != "smoke":
-        works |= {(PEOPLE, CNN): people(CNN, scale, means)}
+        works |= {(PEOPLE, CNN): people(scale, means)}
     board = Board(works, tuple(seeds), means, watch)
     arms: list[NoiseArm] = [NONE]
     levels = LOUDER[:2] if scale == "smoke" else LOUDER

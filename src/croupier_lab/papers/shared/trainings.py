@@ -146,18 +146,21 @@ class TrainingEnd:
 
 
 def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> TrainingEnd:
-    """Train once. A ProtocolError ends it as lost, its curve in infinity; so does a last measure that is not finite."""
+    """Train once. A ProtocolError ends it as lost, its curve in infinity at the round that failed.
+
+    A last measure that is not finite counts as lost, too.
+    """
     coins = Coins.from_seed(seed)
     made = work.built(coins)
     # Measured here and not in every round: that would take as long as training.
-    task, curve, counts = replace(made.task, evaluate=lambda _: {}), [], {}
+    task, curve, counts, number = replace(made.task, evaluate=lambda _: {}), [], {}, 0
     try:
         for done in rounds(pipeline, task, work.plan, coins, Local()):
             counts, number = dict(done.state.participations), done.number + 1
             if number % every == 0 or number == work.plan.rounds:
                 curve.append((number, measure(made, done.state.model)))
     except ProtocolError as error:
-        return TrainingEnd((*curve, (len(curve) + 1, math.inf)), counts, str(error))
+        return TrainingEnd((*curve, (number + 1, math.inf)), counts, str(error))
     return TrainingEnd(tuple(curve), counts, "" if math.isfinite(curve[-1][1]) else "the measure is not finite")
 
 

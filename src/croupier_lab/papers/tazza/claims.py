@@ -75,7 +75,7 @@ CLAIMS = (
           "trigger are isolated (97.8 ± 28.6, small scale)", seen=LIARS),
     Claim("Section 5.4, choices", "DBSCAN on cosines separates liars", SUBSTITUTED, PAPER.format("clusters"),
           ours="ours 98.3 ± 3.0 under label flip, samples 100.0, a radius of 0.7 77.7",
-          why="the paper names no radius, probes or merge: 13 choices are swept", seen=LIARS),
+          why="the paper names no radius, probes or merge: 13 choices were swept, the command has 17", seen=LIARS),
     Claim("Section 5.4, forced to comply", "uploads under another rule are excluded", CONTRADICTED,
           "croupier bench permutation --description tazza-mnist --seeds 3",
           ours="by the paper's rule (answers to probes) not even all hidden units in another order are noticed; our "

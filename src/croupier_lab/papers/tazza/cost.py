@@ -137,14 +137,21 @@ def _ratio(runs: Sequence[Mapping[str, Any]], name: str, part: str) -> dict[str,
     With `once` pruning cuts one gradient only, that which is sent.
     """
     if part == "once":
-        return times_cell([one["pruned_once"] / one["alone"][name] for one in runs])
-    return times_cell([one[part][PRUNING] / one[part][name] for one in runs])
+        return times_cell([_over(one["pruned_once"], one["alone"][name]) for one in runs])
+    return times_cell([_over(one[part][PRUNING], one[part][name]) for one in runs])
 
 
-def times_cell(values: Sequence[float]) -> dict[str, Any]:
-    """A geometric mean of durations or ratios with its interval, which is taken in logarithms."""
-    # A difference of two durations may come out below 0 on a busy machine: it has no logarithm, and counts as lost.
-    found = cell([math.log(value) if value > 0 else math.nan for value in values])
+def _over(one: float, other: float) -> float | None:
+    return one / other if other > 0 else None
+
+
+def times_cell(values: Sequence[float | None]) -> dict[str, Any]:
+    """A geometric mean of durations or ratios with its interval, which is taken in logarithms.
+
+    A difference of two durations may come out at 0 or below on a busy machine: it has no logarithm, and counts as lost,
+    as does a ratio to it, which is None. The mean is None where fewer than two are left.
+    """
+    found = cell([math.log(value) if value is not None and value > 0 else math.nan for value in values])
     ends = {key: None if found[key] is None else math.exp(found[key]) for key in ("mean", "low", "high")}
     return {**ends, "runs": list(values), "lost": found["lost"]}
 
@@ -162,7 +169,7 @@ def draw(rows: Sequence[Mapping[str, Any]], panel: str, label: str, title: str) 
     panels: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
     for what, key in (("the defence alone, ms", "_alone"), ("with training, ms", "_total")):
         for row in rows:
-            if row[key] is not None and row[key]["mean"] > 0:
+            if row[key] is not None and row[key]["mean"] is not None:
                 name = f"by {row[panel]}: {what}" if panel else what
                 mark = {to: 1e3 * row[key][of] for to, of in (("rate", "mean"), ("low", "low"), ("high", "high"))}
                 panels.setdefault(name, {}).setdefault(row["defence"], []).append((str(row[label]), mark))
@@ -176,9 +183,13 @@ def says14(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for swept in ("hidden layers", "updates"):
         own = {(row["defence"], row["count"]): row["_alone"]["mean"] for row in rows if row["swept"] == swept}
         few, many = min(at for _, at in own), max(at for _, at in own)
-        grown = ", ".join(f"{name} {own[name, many] / own[name, few]:.1f}" for name in DEFENCES)
+        grown = ", ".join(f"{name} {_grown(own[name, few], own[name, many])}" for name in DEFENCES)
         out.append(f"From {few} to {many} {swept} the defence alone takes so many times as long: {grown}.")
     return [*out, *compared(rows)]
+
+
+def _grown(few: float | None, many: float | None) -> str:
+    return "could not be told from its batches" if few is None or many is None else f"{many / few:.1f}"
 
 
 def compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -118,12 +118,12 @@ def _labels(ended: ClusterOutcome) -> list[dict[str, int]]:
 
 
 def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The map of clusters under the backdoor, with noise for probes, from the first seed."""
-    row = next(row for row in rows if row["attack"] == TRIGGER)
+    """The map of clusters under the backdoor by the paper's probes, the clients' samples, from the first seed."""
+    row = next(row for row in rows if row["attack"] == TRIGGER and row["probes"] == PROBES["samples"])
     everyone = sorted({name for labels in row["_map"] for name in labels})
     bad = [name for name in everyone if name in row["_malicious"]]
     honest = [name for name in everyone if name not in bad]
-    return cluster_map(row["_map"], honest, bad, f"Clusters by round under {TRIGGER}")
+    return cluster_map(row["_map"], honest, bad, f"Clusters by round under {TRIGGER}, probes: {row['probes']}")
 
 
 def says13(rows: Sequence[Mapping[str, Any]]) -> list[str]:

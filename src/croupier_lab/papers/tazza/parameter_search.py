@@ -231,6 +231,7 @@ def _read(bench: _Bench, handed: Tensor, rule: Rule, x: Tensor, y: Tensor, coins
 
 
 def _layout(name: str, places: Ints, true: Ints, samples: Tensor, pictures: Tensor) -> dict[str, Any]:
+    """A row on a layout: pictures by its best turned or mirrored form, the share of places as it stands."""
     turns = turned(laid_out(samples, places).view(-1, 1, SIDE, SIDE))
     each = [psnr(turn, pictures) for turn in turns]
     best = max(range(8), key=lambda number: float(each[number].mean()))
@@ -266,8 +267,9 @@ FIGURES = (
         "tazza/figure17", f"{PAPER}, Figure 17", "the rule from parameters: the paper's search beside weight matching",
         "'Index error' is how many of 784 places an index is off on average, 'blind error' that of a random order; "
         "'recovered' the share of places found (of the worst group, where all layers are permuted), beside what a "
-        "random order has. Intervals are 95 % over clients, or over averages of clients. Layouts are "
-        "scored up to turning and mirroring. Seeds are searched for the printed listing.",
+        "random order has. Intervals are 95 % over clients, or over averages of clients. PSNR and "
+        "SSIM of a layout are those of the best of its turned and mirrored forms, and neighbours are the same in all "
+        "eight; what is recovered counts in the layout as it stands. Seeds are searched for the printed listing.",
         figure17, {"smoke": 1, "small": 1, "paper": 1},
         (
             "the paper does not say how it minimises the L2 norm: two searches stand for it, one that compares lengths "

@@ -65,7 +65,7 @@ def test_without_noise_and_shuffling_every_stage_beats_its_prior(seeds: list[See
             assert one.measures[measure] > one.prior[measure] + 0.1, measure
 
 
-def test_shuffled_and_noised_views_tell_less_and_colluders_uncover_all(seeds: list[SeedResult]) -> None:
+def test_shuffled_and_noised_views_tell_less(seeds: list[SeedResult]) -> None:
     for seed in seeds:
         by = {(f.noise, f.view): f for f in seed.found if f.denoiser == "wiener"}
         assert by["no noise", "parameter"].measures["cosine centred"] < 0.6
@@ -73,7 +73,6 @@ def test_shuffled_and_noised_views_tell_less_and_colluders_uncover_all(seeds: li
         assert abs(by["tiers", "parameter"].measures["greedy: values given to their client"] - 1 / 6) < 0.1
         # Not 1: pixels that are always dark give all members the same value.
         assert by["no noise", "parameter"].measures["greedy told the clean update (a ceiling)"] > 0.6
-        assert seed.uncovered == 1.0
         assert (seed.clients, seed.auxiliary) == (24, 8)
         assert all(math.isfinite(value) for f in seed.found for value in f.measures.values())
 

@@ -35,6 +35,17 @@ def test_attacks_that_fail_their_control_judge_nothing() -> None:
     assert set(false_alarms._verdicts(false_alarms.defences(), played(0.99, control=CHANCE)).values()) == {"not-run"}
 
 
+def test_audits_that_judge_nothing_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = iter(played(0.99, control=CHANCE))
+    monkeypatch.setattr(false_alarms, "_trials", lambda *_: next(blind))
+    found = false_alarms.measure(false_alarms.FalseAlarmsSize(audits=1), 3)
+    assert (found["verdicts"], found["judged"], found["accused"]) == (4, 0, 0)
+    false_alarms.show(found)
+    assert "0 of 0 verdicts accuse, in 0 audits (0.0%)" in capsys.readouterr().out
+
+
 def test_everything_but_the_control_is_drowned() -> None:
     control, *others = false_alarms.defences()
     assert control.pipeline.privacy.use == "none"

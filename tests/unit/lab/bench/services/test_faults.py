@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from croupier.core.coins import Coins
-from croupier.errors import IntegrityError
+from croupier.errors import IntegrityError, ProtocolError
 from croupier.service import announcer, client
 from croupier.service.roster import Timetable
+from croupier.service.up import UpResult
+from croupier_lab.bench.services import faults, killed_processes
 from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
-from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
+from croupier_lab.bench.services.faults import FAILURES, PLAN, FaultsSize, judge, measure, show
 from croupier_lab.bench.services.killed_processes import play_processes
 from croupier_lab.bench.services.toy import CLIENTS, PIPELINES, toy_task
 
@@ -62,9 +65,48 @@ def test_processes_that_are_killed_come_back() -> None:
     steps = [("server", "end", 0), ("sum2", "got:here", 0), ("c1", "sent:share", 1)]
     # Where gRPC runs already no process can be forked: they have a fresh one to come from.
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
-        found = fresh.submit(play_processes, "sum servers", steps, 4).result()
+        found, why = fresh.submit(play_processes, "sum servers", steps, 4).result()
     assert found["injected"] >= 1
-    assert found["lost"] + found["wrong"] + found["aborted"] == 0
+    assert sum(found[what] for what in (*FAILURES, "aborted")) == 0
+    assert why == ""
+
+
+STEPS = [("server", "end", 0), ("c1", "end", 0)]
+
+
+def test_what_went_wrong_with_processes_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def up(*_: object, **__: object) -> UpResult:
+        raise ProtocolError("server: round 1: 3 clients are too few")
+
+    monkeypatch.setattr(killed_processes, "up", up)
+    assert play_processes("plain", STEPS, 4) == (Counter(runs=1, aborted=1), "server: round 1: 3 clients are too few")
+    # No party but the server ended with a word, and it had no round.
+    monkeypatch.setattr(killed_processes, "up", lambda *_, **__: UpResult((), {"server": {}}, 1.0))
+    monkeypatch.setattr(killed_processes, "_models", lambda *_: [])
+    assert +play_processes("plain", STEPS, 4)[0] == Counter(runs=1, lost=killed_processes.ROUNDS + 1)
+    # The deadline interrupts even a wait for nothing.
+    monkeypatch.setattr(killed_processes, "LIMIT", 0.2)
+    monkeypatch.setattr(killed_processes, "up", lambda *_, **__: time.sleep(30))
+    assert play_processes("plain", STEPS, 4) == (Counter(runs=1, hung=1), "")
+
+
+def test_a_campaign_names_what_ended_runs_with_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = [(Counter(runs=1, aborted=1), "server: nobody came"), (Counter(runs=1, hung=1), "")]
+
+    class Fresh(ThreadPoolExecutor):
+        def __init__(self, count: int, _context: object) -> None:
+            super().__init__(count)
+
+    monkeypatch.setattr(faults, "ProcessPoolExecutor", Fresh)
+    monkeypatch.setattr(faults, "play_processes", lambda *_: ends.pop(0))
+    found = measure(FaultsSize(faults=1, kills=1, cuts=0, processes=2, pipelines=("plain",)), 5)
+    assert found["aborts"]["plain, processes: server: nobody came"] == 1
+    assert found["hung"] == 1
+    assert found["failures"][0].endswith("{'hung': 1}")
+    show(found)
+    assert "of the 2 runs with real processes `reused` counts nothing" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_short_farewell")

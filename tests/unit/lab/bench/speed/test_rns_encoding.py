@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 from tests.shell import Shell
 
 from croupier.core.coins import Coins
+from croupier.core.update import Gathered
+from croupier.encode.encoder import Brief, Released
+from croupier.encode.grid import OnGrid
 from croupier_lab.bench.speed import rns_chunks, rns_encoding
 from croupier_lab.bench.speed.process import apart, resident
-from croupier_lab.bench.speed.rns_chunks import draw
+from croupier_lab.bench.speed.rns_chunks import Kind, RnsEncodingSize, draw
 
 TIMES = ("encode_s", "decode_s", "shuffle_bits_s", "shuffle_mod_s", "copy_s", "plain_encode_s", "peak_bytes")
 
@@ -64,6 +68,27 @@ def test_what_is_measured_is_right(
     assert "shuffle all bits" in out
     assert "scaled up from 1024 parameters" in out
     assert out.count("\nmod ") == 2
+
+
+@pytest.mark.parametrize("kind", ["mod", "sum-servers", "bits"])
+def test_every_way_of_the_sweep_is_timed_up_to_decoded_numbers(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    found, decode = list[Gathered](), OnGrid.decode
+
+    def slowly(self: OnGrid, released: Released, brief: Brief) -> Gathered:
+        gathered = decode(self, released, brief)
+        if released.layout is not None and released.layout.size == 3000:  # not what only warms up
+            found.append(gathered)
+            time.sleep(0.3)
+        return gathered
+
+    monkeypatch.setattr(OnGrid, "decode", slowly)
+    size = RnsEncodingSize(params=3000, clients=4, digits=3)
+    point = rns_chunks.sweep_point(kind, size, 5)
+    assert point["seconds"] > 0.3
+    sent = [draw(Coins.from_seed(5).child(who, 0), 3000).astype(np.float64) for who in range(4)]
+    assert len(found) == 1
+    assert found[0].sums is not None
+    assert np.abs(found[0].sums.numpy() - np.sum(sent, 0)).max() < 4 * 0.51e-3
 
 
 def test_a_fresh_process_has_a_mark_of_its_own() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from croupier.core.coins import Coins
 from croupier.learn.datasets import Digits
 from croupier_lab.bench.speed import scale
+from croupier_lab.bench.speed.process import resident
 from croupier_lab.bench.speed.scale import DealtDigits, ScaleSize, flower, marked, measure, ours, show
 
 
@@ -87,8 +92,35 @@ def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "Flower on Ray: not measured" in capsys.readouterr().out
 
 
-def test_memory_counts_this_process() -> None:
+def test_flower_is_not_charged_with_the_bench_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_flower(home: str, more: tuple[str, ...], timeout: float) -> str:
+        """A process of its own for as long as two looks; meanwhile this one has torch loaded and is busy."""
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as started:
+            end = time.perf_counter() + 2.3
+            while time.perf_counter() < end:
+                pass
+            started.communicate(b"\n")
+        return SAID + "tinyapp: trained\n"
+
+    looked: list[scale.SideMemory] = []
+
+    @contextmanager
+    def seen(name: str, *, here: bool = False) -> Iterator[scale.SideMemory]:
+        with marked(name, here=here) as memory:
+            looked.append(memory)
+            yield memory
+
+    monkeypatch.setattr(scale, "marked", seen)
+    monkeypatch.setattr(scale, "run_flower", run_flower)
+    found = flower(2, ScaleSize(rounds=3))
+    assert 1_000_000 < found["peak_bytes"] < resident("VmHWM") / 2
+    assert max(used for _, used in looked[0].used) < 1
+
+
+def test_memory_counts_this_process_where_it_plays_the_side() -> None:
     with marked("a test") as memory:
+        assert memory.now() == 0
+    with marked("a test", here=True) as memory:
         assert memory.now() > 10_000_000
         with memory.polled():
             pass

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +15,9 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
-from croupier.errors import SpecError
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round
+from croupier.errors import ProtocolError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -37,6 +41,7 @@ from croupier_lab.papers.intra.protocols import (
 from croupier_lab.papers.intra.same_model import differences
 from croupier_lab.papers.intra.tasks import LONDON, UtilitySize
 from croupier_lab.papers.intra.utility_table import ABSENT, Board, UtilityCell
+from croupier_lab.papers.shared import trainings
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.reproduce import reproduce
 from croupier_lab.papers.shared.trainings import (
@@ -165,6 +170,18 @@ def test_a_training_that_is_lost_is_counted_and_not_averaged() -> None:
     assert (found["mean"], found["lost"]) == (pytest.approx(0.6), 1)
     assert shown(found).endswith("; 1 lost")
     assert shown(cell([math.inf, math.inf])) == "2 runs lost"
+
+
+def test_a_lost_round_stands_in_the_curve_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> Iterator[Round]:
+        yield from islice(rounds(*given), 3)
+        raise ProtocolError("round 4 cannot go on")
+
+    monkeypatch.setattr(trainings, "rounds", broken)
+    work = replace(tiny(), plan=Federation(rounds=6))
+    ended = train(work, pipeline(NoiseArm("none"), FEDAVG, KNOWN, 10), 0, 2)
+    assert [number for number, _ in ended.curve] == [2, 4]
+    assert (ended.last, ended.lost) == (math.inf, "round 4 cannot go on")
 
 
 def test_a_board_trains_once_and_alike_in_several_processes() -> None:

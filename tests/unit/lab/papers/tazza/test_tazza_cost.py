@@ -85,6 +85,24 @@ def test_what_cannot_be_measured_is_left_out(timed: None) -> None:
     assert rows["MLP", DPSGD]["alone_ms"] is not None
 
 
+@pytest.mark.parametrize("spent", [-0.25, 0.0])
+def test_a_run_is_kept_whose_difference_of_durations_is_nothing(
+    timed: None, monkeypatch: pytest.MonkeyPatch, spent: float
+) -> None:
+    made = tazza_cost._run
+
+    def busy(*given: Any) -> dict[str, Any]:
+        got = made(*given)
+        return {**got, "alone": {**got["alone"], DPSGD: spent}}
+
+    monkeypatch.setattr(tazza_cost, "_run", busy)
+    got = found(14)
+    assert sum(f"{DPSGD} could not be told from its batches" in said for said in got["says"]) == 2
+    rows = [row for row in got["rows"] if row["defence"] == DPSGD]
+    assert all(row["alone_ms"] is None and row["_alone"]["lost"] == 2 for row in rows)
+    assert all(row["with_training_ms"] for row in rows)
+
+
 def test_threads_are_set_for_every_run_and_put_back(timed: None) -> None:
     before = torch.get_num_threads(), os.sched_getaffinity(0)
     rows = found(16)["rows"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import Any
 
@@ -23,7 +24,7 @@ from croupier_lab.papers.shared.reproduce import reproduce
 from croupier_lab.papers.tazza import cluster_sweep, combined_defences, integrity_settings, inversion, tradeoff_findings
 from croupier_lab.papers.tazza import integrity as tazza_integrity
 from croupier_lab.papers.tazza.confidentiality_defences import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING, SHIELDS, UNKNOWN
-from croupier_lab.papers.tazza.integrity_settings import FLIP, MNIST, RULES, TAZZA
+from croupier_lab.papers.tazza.integrity_settings import FLIP, MNIST, RULES, TAZZA, TRIGGER
 from croupier_lab.papers.tazza.inversion import CASES, InversionCase
 
 TINY = Setting(
@@ -68,9 +69,15 @@ def test_a_trial_gives_plain_rows_that_read_alike(name: str) -> None:
         assert sum(row["purity"] != "-" for row in rows) == 2
         check_figure10(got)
     if name.endswith("figure13"):
+        (noise, samples) = [
+            row for row in rows if row["attack"] == TRIGGER and row["probes"] in ("noise", "clients' samples")
+        ]
+        # Labels that tell the two runs apart: everybody's is 7 by noise, and 8 by samples.
+        noise["_map"], samples["_map"] = ([dict.fromkeys(noise["_map"][0], label)] for label in (7, 8))
         drawn = tazza_integrity.draw13(rows)
         assert drawn.startswith("<svg")
-        assert drawn.count("-cluster-") == 10
+        assert "probes: clients' samples" in html.unescape(drawn)
+        assert (drawn.count("-cluster-7"), drawn.count("-cluster-8")) == (0, 10)
 
 
 def check_figure10(got: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.pictures import pictures
@@ -107,6 +108,18 @@ def test_the_rule_from_parameters() -> None:
     seeds = next(row for row in rows if row["core_hours"] is not None)
     assert seeds["recovered"] == "1.0000"
     assert any("3 of 3 settings" in said for said in found["says"])
+
+
+def test_a_turned_layout_is_shown_as_it_is_meant_and_counted_as_it_stands() -> None:
+    true = np.random.default_rng(1).permutation(784)
+    samples = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    upside_down = 783 - true
+    # Pixel i of what was seen belongs at the place true[i].
+    seen = samples.flatten(1)[:, torch.from_numpy(true)]
+    row = parameter_search._layout("turned", upside_down, true, seen, samples)
+    assert (row["recovered"], row["neighbours_kept"]) == ("0.0000", 1.0)
+    assert float(row["psnr"].split()[0]) > 90
+    assert "counts in the layout as it stands" in parameter_search.FIGURES[0].reading
 
 
 def test_puzzles_of_one_picture_and_of_many() -> None:
