@@ -13,7 +13,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.separation import Separation, named_view
+from croupier.audit.questions.separation import Separation, look, named_view
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
 from croupier.engine.federation import Federation
@@ -109,6 +109,18 @@ def test_one_client_colludes_in_all_rounds() -> None:
     assert len(names) == 2
     assert "server" in names
     assert not set(answer["sums"]["clients"]) & names
+
+
+def test_the_prior_of_whoever_sees_names_beside_a_client_is_the_mean_of_the_others() -> None:
+    """The client is handed the model, and takes its own update out of the mean that this shows."""
+    at, arm = bench(Here(), Federation(rounds=1)), Arm("shuffle", "rows", naive("model"))
+    for party, others in ((("relay", "client"), 4), (("relay",), 5)):
+        found = look(at, arm, Adversary(party), "named")
+        assert found is not None
+        got = found.answer.result()["named"]
+        assert len(got["clients"]) == others
+        true = torch.stack([found.truth[who, got["when"][0]] for who in got["clients"]]).mean(0)
+        assert torch.allclose(got["means"], true.double(), atol=1e-5)
 
 
 def test_a_client_that_subtracts_itself_has_found_nobody() -> None:
