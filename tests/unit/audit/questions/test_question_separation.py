@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.scenes import Here
+from tests.scenes import Here, ask
 
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
@@ -150,13 +150,13 @@ def test_the_attacks_process_gives_what_this_one_does_and_refuses_what_it_does_n
     assert set(given) == {"rounds", "protocol", "attacks", "less_own"}
     assert all(set(one["views"]) == {"server"} for one in given["rounds"])
     with Blind() as blind:
-        far = blind.ask(topic, known, given)
+        far = ask(blind, topic, known, given)
         assert torch.allclose(far["sums"]["updates"], answer["sums"]["updates"], atol=1e-9)
         assert far["sums"]["clients"] == answer["sums"]["clients"]
         with pytest.raises(CroupierError, match="no attack is called 'guess'"):
-            blind.ask(topic, known, {**given, "attacks": ("guess",)})
+            ask(blind, topic, known, {**given, "attacks": ("guess",)})
         with pytest.raises(CroupierError, match="senders' names"):
-            blind.ask(topic, known, {**given, "attacks": ("named",)})
+            ask(blind, topic, known, {**given, "attacks": ("named",)})
 
 
 def test_a_view_of_named_models() -> None:

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from tests.scenes import Here
+from tests.scenes import Here, ask
 
 from croupier.audit import question
 from croupier.audit.attacks.traits.views import read_rounds
@@ -120,7 +120,7 @@ def test_a_fresh_process_answers_the_same_and_is_not_told_the_truth(arm: str) ->
     Traits().play(asked, ARMS[arm], [SERVER])
     ((topic, known, question, told),) = panel.asked
     with Blind() as process:
-        assert canon.dump(process.ask(topic, known, question)) == canon.dump(told)
+        assert canon.dump(ask(process, topic, known, question)) == canon.dump(told)
     truth = auxiliary_clients(asked.stage(NONE)).attributes["dominant"].of(asked.stage(NONE).task.enrolled)
     sent = canon.dump({"known": dict(known), "asked": dict(question)})
     assert bytes(canon.tensor_bytes(truth)) not in sent
