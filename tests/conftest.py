@@ -90,7 +90,7 @@ def fresh_modules() -> Iterator[None]:
     """Modules that a test writes are forgotten after it, so that the next may write others of the same names."""
     from croupier.learn import beside
 
-    before = beside.entered()
+    before = tuple(beside._ENTERED)
     yield
-    for root in set(beside.entered()) - set(before):
+    for root in set(beside._ENTERED) - set(before):
         beside.leave(root)

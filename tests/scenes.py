@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from importlib import import_module
 from typing import Any, Self
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit import harness, membership, records
-from croupier.audit.blind import Panel, answer
+from croupier.audit.blind import TOPICS, Blind, Panel, learnt_of
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core import canon
@@ -86,6 +87,18 @@ class Here(Panel):
         future.set_result(here(topic, known, asked))
         self.asked.append((topic, known, asked, future.result()))
         return future
+
+
+def answer(topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What attacks answer in this process, where nothing has to be hidden."""
+    room = import_module(f"{TOPICS}.{topic}")
+    found: dict[str, Any] = room.mount(room.study(known, "cpu"), asked)
+    return found
+
+
+def ask(process: Blind, topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What attacks answer in a process of their own, without a panel."""
+    return process.answer(topic, learnt_of(topic, known), asked)
 
 
 def here(topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

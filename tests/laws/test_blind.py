@@ -34,7 +34,7 @@ from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.systems import naive, plain, rns, total
 from croupier_lab.source_inference.experiment import Defence
-from tests.scenes import here
+from tests.scenes import ask, here
 
 CLIENTS = 4
 SETTING = Setting(
@@ -105,7 +105,7 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def check(process: Blind, knowledge: Knowledge, asked: Asked) -> dict[str, Any]:
     """The same answer here and in the fresh process."""
     try:
-        there = process.ask("source", known(knowledge), asked)
+        there = ask(process, "source", known(knowledge), asked)
     except CroupierError as error:
         raise AssertionError(f"the fresh process could not: {error}") from None
     assert same(here("source", known(knowledge), asked), there), "the fresh process answered otherwise"
@@ -247,7 +247,7 @@ def test_which_process_answers_and_in_which_order_changes_nothing(process: Blind
     """One process asked in order, and two asked at once in the opposite order."""
     knowledge = view_of(0)[2]
     every = [question(0), nothing_seen(), *(question(number) for number in range(1, len(DEFENCES)))]
-    one = [process.ask("source", known(knowledge), asked) for asked in every]
+    one = [ask(process, "source", known(knowledge), asked) for asked in every]
     with Panel(2) as panel:
         waiting = [panel.ask("source", known(knowledge), asked) for asked in every[::-1]]
         two = [future.result() for future in waiting][::-1]
@@ -258,9 +258,9 @@ def test_a_process_forgets_what_it_knew(process: Blind) -> None:
     """Other knowledge in between leaves no trace, and is not mixed up."""
     knowledge = view_of(0)[2]
     other = replace(knowledge, shadows=knowledge.shadows[::-1])
-    first = process.ask("source", known(knowledge), nothing_seen())
-    between = process.ask("source", known(other), nothing_seen())
-    assert same(process.ask("source", known(knowledge), nothing_seen()), first)
+    first = ask(process, "source", known(knowledge), nothing_seen())
+    between = ask(process, "source", known(other), nothing_seen())
+    assert same(ask(process, "source", known(knowledge), nothing_seen()), first)
     assert not same(between, first)
 
 
@@ -268,18 +268,18 @@ def test_an_attack_that_does_not_fit_a_view_is_refused_not_fooled(process: Blind
     """A shuffled view has no names, and a sum no rows."""
     knowledge = view_of(1)[2]
     with pytest.raises(CroupierError, match="senders' names"):
-        process.ask("source", known(knowledge), question(1, source=("named",)))
+        ask(process, "source", known(knowledge), question(1, source=("named",)))
     with pytest.raises(CroupierError, match="a sum leaves none"):
-        process.ask("source", known(knowledge), question(len(DEFENCES) - 1, source=("algorithm5",)))
+        ask(process, "source", known(knowledge), question(len(DEFENCES) - 1, source=("algorithm5",)))
 
 
 def test_a_failed_answer_does_not_shift_the_next(process: Blind) -> None:
     """Knowledge that cannot be studied is one error to one question, and leaves nothing behind."""
     knowledge = view_of(0)[2]
-    first = process.ask("source", known(knowledge), nothing_seen())
+    first = ask(process, "source", known(knowledge), nothing_seen())
     with pytest.raises(CroupierError, match="no model has that name"):
-        process.ask("source", known(replace(knowledge, model={"use": "nothing"})), nothing_seen())
-    assert same(process.ask("source", known(knowledge), nothing_seen()), first)
+        ask(process, "source", known(replace(knowledge, model={"use": "nothing"})), nothing_seen())
+    assert same(ask(process, "source", known(knowledge), nothing_seen()), first)
 
 
 def test_a_process_that_dies_is_an_error_and_stays_one(capfd: pytest.CaptureFixture[str]) -> None:
@@ -329,12 +329,12 @@ def test_a_topic_is_studied_once_whatever_is_asked_between(monkeypatch: pytest.M
 
     monkeypatch.setattr(blind_law, "_put", heard)
     with Blind() as started:
-        first = started.ask("source", known(knowledge), nothing_seen())
+        first = ask(started, "source", known(knowledge), nothing_seen())
         with pytest.raises(ProtocolError, match="guess"):
-            started.ask("separation", {"layout": ()}, {"rounds": (), "protocol": {}, "attacks": ("guess",)})
-        assert same(started.ask("source", known(knowledge), nothing_seen()), first)
+            ask(started, "separation", {"layout": ()}, {"rounds": (), "protocol": {}, "attacks": ("guess",)})
+        assert same(ask(started, "source", known(knowledge), nothing_seen()), first)
         assert told == ["source", "a question", "separation", "a question", "a question"]
-        started.ask("source", known(replace(knowledge, models=2)), nothing_seen())
+        ask(started, "source", known(replace(knowledge, models=2)), nothing_seen())
         assert told[5:] == ["source", "a question"]
 
 

@@ -73,13 +73,13 @@ def test_epsilon_is_what_the_run_spends(tmp_path: Path) -> None:
 
 def test_epsilon_of_records_is_the_worst_clients() -> None:
     pytest.importorskip("dp_accounting")
-    from croupier.learn.budget import budget
+    from croupier.learn.budget import epsilon
     from croupier.learn.dp_fit import DpSgd
 
     fit = DpSgd(noise=2.0, batch=32)
     (found,) = plan("digits", sets={**SMALL, "task.fit": fit}, seed=1).epsilon
     assert found["unit"] == "record"
-    assert found["epsilon"] == budget(fit, found["records"], 3).epsilon
+    assert found["epsilon"] == epsilon(2.0, fit.rate(found["records"]), 3 * fit.steps(found["records"]))
     assert found["epsilon"] > found["one"] > 0
 
 

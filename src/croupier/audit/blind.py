@@ -65,12 +65,11 @@ class Blind:
                 self._process.stdin.close()
         self._process.wait()
 
-    def ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
-        """What the attacks answer, without a panel: for tests. Raises: ProtocolError when an attack fails."""
-        return self.answer(topic, learnt_of(topic, known), asked)
-
     def answer(self, topic: str, learnt: bytes, asked: Plain) -> dict[str, Any]:
-        """The same of knowledge in canonical bytes, which is sent when it changed."""
+        """What the attacks answer; knowledge (see `learnt_of`) is sent when it changed.
+
+        Raises: ProtocolError when an attack fails.
+        """
         if self._process.stdin is None or self._process.stdout is None:
             raise ProtocolError("the attacks' process is not running")
         answer = None
@@ -156,13 +155,6 @@ class Panel:
 def learnt_of(topic: str, known: Plain) -> bytes:
     """What a process is sent of knowledge, before any question on a topic."""
     return canon.dump({"topic": topic, "known": dict(known)})
-
-
-def answer(topic: str, known: Plain, asked: Plain, device: str = "cpu") -> dict[str, Any]:
-    """What the attacks answer, computed in this process: for tests of attacks, where nothing has to be hidden."""
-    room = import_module(f"{TOPICS}.{topic}")
-    found: dict[str, Any] = room.mount(room.study(known, device), asked)
-    return found
 
 
 def _put(pipe: IO[bytes], body: bytes) -> None:

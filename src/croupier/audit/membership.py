@@ -31,7 +31,7 @@ from croupier.learn.layer_gradients import at_entrance
 from croupier.learn.loss import loss_of
 from croupier.learn.models.network import Network
 from croupier.learn.private import each
-from croupier.learn.train import Learner
+from croupier.learn.train import Learner, fewest
 from croupier.learn.unroll import unrolled
 
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.
@@ -191,7 +191,8 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     kept = [torch.from_numpy(order)[: max(1, len(order) // 2)] for order in halves]
     shards = {str(at): TensorRecords(pool[0][some], pool[1][some]).to(device) for at, some in enumerate(kept)}
     recipe = Fit.parse(known.fit)
-    epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
+    steps = recipe.steps(len(shards["0"]), fewest(known.module))
+    epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / steps))
     learner = Learner(
         known.module, known.trained, recipe.model_copy(update={"epochs": epochs}), shards,
         device, group=count if Network.parse(known.model).batchable else 1,

@@ -24,7 +24,7 @@ MARKS = {
 }  # fmt: skip
 LEGEND = "! leak or damage, * worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
 UNITS = {
-    "dB": "dB (10 more: a tenth of the error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
+    "dB": "dB (10 more: a tenth of the squared error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
 }  # fmt: skip
 
 

@@ -252,11 +252,6 @@ def leave(root: Path) -> None:
     sys.path[:] = [path for path in sys.path if path != str(root)]
 
 
-def entered() -> tuple[Path, ...]:
-    """The folders whose modules were imported."""
-    return tuple(_ENTERED)
-
-
 def _inside(root: Path) -> list[str]:
     return [name for name, module in list(sys.modules.items()) if name != "__main__" and _is_under(module, root)]
 

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from croupier.errors import RangeError, SpecError
 from croupier.privacy import renyi
-from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
-from croupier.privacy.local import rounded_up
 from croupier.privacy.losses import library as _library
 
 if TYPE_CHECKING:
@@ -34,44 +32,12 @@ if TYPE_CHECKING:
 # 100,000 records a client.
 DELTA = 1e-5
 UNIT = "a record"
-ADJACENCY = ADJACENCIES["record"]
 # Privacy losses are rounded up to multiples of this.
 _GRID = 5e-4
 # A wished epsilon is met from below, with noise at most this share above the least.
 _NEAR = 0.005
 # Beyond this an epsilon promises nothing, and beyond this noise nothing is learnt.
 _MOST, _LOUDEST = 100.0, 1e6
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What all steps of one client guarantee each of its records; `epsilon` is None where nothing is claimed."""
-
-    epsilon: float | None
-    delta: float
-    noise: float
-    rate: float
-    steps: int
-    tail: str
-
-    def says(self) -> str:
-        """The guarantee in a sentence, with its unit and adjacency."""
-        how = f"noise {self.noise:g}, rate {self.rate:.4g}, {self.steps} steps"
-        if self.tail == "truncated":
-            return f"noise is truncated as the source-inference paper has it ({how}): no guarantee is printed for it"
-        if self.epsilon is None:
-            return f"no noise is added ({how}): no differential privacy is claimed"
-        return (
-            f"({rounded_up(self.epsilon)}, {self.delta:g})-differential privacy of {UNIT}, where {ADJACENCY}: {how}, "
-            "by the accountant of privacy losses (PLD)"
-        )
-
-
-def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Budget:
-    """The guarantee for one of so many records after so many participations. Raises: SpecError without extra `dp`."""
-    rate, steps = fit.rate(records), rounds * fit.steps(records)
-    found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
-    return Budget(found, delta, fit.noise, rate, steps, fit.tail)
 
 
 def worst(fit: Private, sizes: Iterable[int], rounds: int, delta: float = DELTA) -> tuple[float, int]:

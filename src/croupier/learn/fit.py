@@ -54,9 +54,10 @@ class Fit(Part):
         for order in self.orders(count, generator):
             yield from (order[at : None if at == starts[-1] else at + self.batch] for at in starts)
 
-    def steps(self, count: int) -> int:
-        """How many batches a client with this many records trains on; one less an epoch where `batches` joins two."""
-        return self.epochs * -(-count // self.batch)
+    def steps(self, count: int, least: int = 1) -> int:
+        """How many `batches` of at least so many a client with this many records trains on."""
+        joined = count > self.batch and 0 < count % self.batch < least
+        return self.epochs * (-(-count // self.batch) - joined)
 
     @property
     def whole(self) -> bool:

@@ -23,7 +23,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """A gradient, one vector over all weights, and what is assumed of the records behind it.
+    """A gradient, one vector over all weights that are learnt, and what is assumed of the records behind it.
 
     `labels` are declared knowledge, or None. `only` are the coordinates that count; all of them when not set.
     """

@@ -1,4 +1,4 @@
-"""Gradients of a network over all its weights, as one vector: what a step of training shows of the records behind it.
+"""Gradients of a network over all weights it learns, as one vector: what a step of training shows of the records.
 
 Attacks differentiate networks through these: `audit.attacks.reconstruction`, `audit.membership`,
 `learn.gradient_search`, `learn.single` and the laboratory's. Training itself has its own loops (`learn.train`).
@@ -53,8 +53,11 @@ def gradient_from(update: Tensor, start: Tensor, lr: float) -> Tensor:
 
 
 def evaluation_copy(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode: statistics do not move, nothing is dropped. Frozen weights have gradients, too."""
-    return copy.deepcopy(module).eval().requires_grad_(True)
+    """A copy in evaluation mode: statistics do not move, nothing is dropped. What is frozen stays so.
+
+    Its gradients then lie as those of clients, which send nothing of frozen weights.
+    """
+    return copy.deepcopy(module).eval()
 
 
 def holding(module: nn.Module, vector: Tensor, layout: Layout) -> nn.Module:

@@ -45,7 +45,7 @@ LossName = Annotated[str | None, PlainValidator(_known)]
 def loss_of(goal: str, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
     """The loss for a goal (`classify`, `forecast`), a loss's name, or the user's own function as `module:function`.
 
-    `none` gives the loss of each record, or of each of its targets; `sum` adds all of these up.
+    `none` gives the loss of each record, or of each of its targets; `sum` adds all of these up (see `losses_each`).
     """
     name = USUAL.get(goal, goal)
     if name == "cross-entropy":
@@ -54,6 +54,14 @@ def loss_of(goal: str, outputs: Tensor, targets: Tensor, reduction: str = "mean"
         return OF_QUANTITIES[name](outputs, targets, reduction=reduction)
     each = _own(name, outputs, targets)
     return each.mean() if reduction == "mean" else each.sum() if reduction == "sum" else each
+
+
+def losses_each(goal: str, targets: Tensor) -> float:
+    """How many losses of a record the reduction `sum` of `loss_of` adds up: one for each of its targets.
+
+    There is one a class, and one a record of the user's own function, however many targets that compares.
+    """
+    return targets.numel() / len(targets) if USUAL.get(goal, goal) in OF_QUANTITIES else 1.0
 
 
 def check_loss(name: str, module: nn.Module, dataset: Dataset) -> None:

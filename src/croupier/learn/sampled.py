@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from croupier.errors import SpecError
 from croupier.learn.flat import FlatNet, loss_of
+from croupier.learn.loss import losses_each
 
 REMEDY = "use task.fit.engine = 'vmap'"
 
@@ -39,8 +40,7 @@ class Sampler:
             loss_of(self.goal, self.module(inputs), targets, "sum").backward()  # type: ignore[no-untyped-call]
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise SpecError(f"task.fit.engine = 'opacus' cannot take this model apart ({error}); {REMEDY}") from error
-        # A squared error is averaged over all that is forecast for a record, and a sum is not.
-        scale = 1.0 if self.goal == "classify" else targets.numel() / len(targets)
+        scale = losses_each(self.goal, targets)
         rows = [getattr(weight, "grad_sample", None) for weight in self.parameters]
         found = [row / scale for row in rows if isinstance(row, Tensor) and len(row) == len(inputs)]
         if len(found) < len(rows):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.scenes import draw
-from torch import Tensor
+from torch import Tensor, nn
 
 from croupier.audit import membership
 from croupier.audit.context import AttackContext
@@ -15,7 +15,7 @@ from croupier.audit.knowledge import Knowledge
 from croupier.audit.membership import ATTACKS, area
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
-from croupier.errors import SpecError, Unsuited
+from croupier.errors import RangeError, SpecError, Unsuited
 from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet
@@ -142,6 +142,25 @@ def test_the_adversarys_own_models_are_the_same_whichever_view_comes_first(known
     assert torch.equal(first[1], second[1])
     assert torch.equal(alone, again)
     assert not torch.equal(first[0], first[1])
+
+
+def test_own_models_take_as_many_steps_where_a_single_record_joins_the_batch_before(
+    known: Knowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in networks that normalise over batches: an epoch of 20 records in batches of 19 has one step there."""
+    known, took = replace(known, fit=Sgd(lr=0.1, batch=19).plain(), models=2), list[int]()
+    assert len(known.pool[1]) // 2 == 20
+
+    def told(module: nn.Module, goal: str, fit: Sgd, *_: object, **__: object) -> Learner:
+        took.append(fit.epochs)
+        raise RangeError("that is all")
+
+    monkeypatch.setattr(membership, "Learner", told)
+    for least, epochs in ((1, membership.STEPS // 2), (2, membership.STEPS)):
+        monkeypatch.setattr(membership, "fewest", lambda _, least=least: least)
+        with pytest.raises(RangeError, match="that is all"):
+            membership._trained(facing(known, *torch.zeros(2, FlatNet(known.module).layout.size)), COINS.child("x"))
+        assert took.pop() == epochs
 
 
 def test_the_adversarys_own_models_are_trained_once(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from rich.table import Table
 from tests.reports import cell, report, silent
@@ -13,6 +14,7 @@ from tests.shell import Shell
 
 from croupier.cli import findings
 from croupier.cli.fit import fitted, line, wrapped
+from croupier.learn.likeness import psnr
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "--seed", "7")
 WIDTH = 80
@@ -84,6 +86,15 @@ def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     findings.show(wide(), verbose)
     assert {"defence", *findings.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
+
+
+def test_ten_decibels_are_a_tenth_of_the_squared_error(capsys: pytest.CaptureFixture[str], broad: None) -> None:
+    findings.show(wide())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "dB (10 more: a tenth of the squared error)" in said
+    one = torch.zeros(2, 1, 8, 8)
+    found = psnr(one + torch.tensor([0.1, 0.1**0.5]).reshape(2, 1, 1, 1), one)
+    assert float(found[0] - found[1]) == pytest.approx(10, abs=1e-3)
 
 
 def printed_row(text: str, defence: str) -> list[str]:

@@ -14,12 +14,11 @@ from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
 from croupier.learn.budget import (
-    ADJACENCY,
     DELTA,
     PLD,
     RDP,
+    UNIT,
     RecordCost,
-    budget,
     epsilon,
     noise_for,
     reckoned,
@@ -28,7 +27,7 @@ from croupier.learn.budget import (
 )
 from croupier.learn.dp_fit import DpAdam, DpSgd, Private
 from croupier.privacy import renyi
-from croupier.privacy.local import rounded_up
+from croupier.privacy.ledger import ADJACENCY
 
 extra = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is missing: pip install 'croupier[dp]'"
@@ -122,7 +121,7 @@ def test_the_accountant_proves_what_is_printed_a_record_that_counts_for_nothing(
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_the_worst_of_all_sizes_is_found_without_reckoning_each(rounds: int) -> None:
     fit, sizes = DpSgd(noise=1.5, batch=32, epochs=2), [20, 31, 32, 33, 40, 63, 64, 65, 66, 96, 97, 200, 500]
-    each = {size: budget(fit, size, rounds).epsilon or 0.0 for size in sizes}
+    each = {size: epsilon(fit.noise, fit.rate(size), rounds * fit.steps(size)) for size in sizes}
     most, size = worst(fit, sizes, rounds)
     assert most == max(each.values()) == each[size]
     assert len({fit.steps(one) for one in sizes}) < len(sizes)
@@ -147,24 +146,23 @@ def test_noise_for_an_epsilon_is_the_least_that_keeps_to_it(wished: float) -> No
 
 
 @extra
-def test_a_budget_is_a_client_s_over_all_its_steps() -> None:
+def test_a_record_s_cost_is_that_of_all_its_client_s_steps() -> None:
     fit = DpSgd(noise=1.2, batch=16, epochs=2)
-    found = budget(fit, 100, 3)
-    assert (found.rate, found.steps, found.delta) == (0.16, 3 * 2 * 7, 1e-5)
-    assert found.epsilon == epsilon(1.2, 0.16, 42)
-    assert f"({rounded_up(found.epsilon)}, 1e-05)-differential privacy of a record, where {ADJACENCY}: " in found.says()
-    assert "left out of all its sums" in ADJACENCY
-    assert "how many records the client has stays the same, and is public" in ADJACENCY
-    assert budget(fit.model_copy(update={"tail": "clamped"}), 100, 3).epsilon == found.epsilon
+    assert (fit.rate(100), fit.steps(100)) == (0.16, 2 * 7)
+    assert so_far(fit, [(100, 3)]) == RecordCost(epsilon(1.2, 0.16, 42), 1e-5, 3, PLD)
+    assert so_far(fit.model_copy(update={"tail": "clamped"}), [(100, 3)]) == so_far(fit, [(100, 3)])
 
 
-def test_nothing_is_claimed_without_noise_or_for_truncated_noise() -> None:
-    silent, cut = budget(DpSgd(noise=0), 100, 3), budget(DpSgd(tail="truncated"), 100, 3)
-    assert silent.epsilon is None
-    assert "no differential privacy is claimed" in silent.says()
-    assert cut.epsilon is None
-    assert "the source-inference paper has it" in cut.says()
-    assert "no guarantee is printed" in cut.says()
+def test_what_is_claimed_is_about_a_record_left_out() -> None:
+    assert UNIT == "a record"
+    assert "left out of all its sums" in ADJACENCY["record"]
+    assert "how many records the client has stays the same, and is public" in ADJACENCY["record"]
+
+
+@pytest.mark.parametrize("fit", [DpSgd(noise=0), DpSgd(tail="truncated")])
+def test_nothing_is_claimed_without_noise_or_for_truncated_noise(fit: DpSgd) -> None:
+    assert so_far(fit, [(100, 3)]) is None
+    assert "no guarantee is printed" in fit.claims()
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -181,9 +179,8 @@ def test_what_cannot_be_is_refused() -> None:
 def test_without_the_extra_there_is_an_error_and_no_number() -> None:
     program = (
         "import sys\nsys.modules['dp_accounting'] = None\n"
-        "from croupier.learn.budget import budget, epsilon, noise_for\n"
-        "from croupier.learn.dp_fit import DpSgd\n"
-        "for ask in (lambda: epsilon(1.0, 0.1, 10), lambda: noise_for(1.0, 0.1, 10), lambda: budget(DpSgd(), 9, 1)):\n"
+        "from croupier.learn.budget import epsilon, noise_for\n"
+        "for ask in (lambda: epsilon(1.0, 0.1, 10), lambda: noise_for(1.0, 0.1, 10)):\n"
         "    try: print(ask())\n"
         "    except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -191,7 +188,7 @@ def test_without_the_extra_there_is_an_error_and_no_number() -> None:
     said = (
         f"{SpecError.__name__} epsilon cannot be computed: dp-accounting is not installed; pip install 'croupier[dp]'"
     )
-    assert done.stdout.splitlines() == [said] * 3
+    assert done.stdout.splitlines() == [said] * 2
 
 
 GRID = [(1.0, 0.1, 100), (0.8, 0.02, 500), (4.0, 0.3, 50), (2.0, 0.01, 20_000), (1.5, 1.0, 3), (30.0, 0.5, 1)]

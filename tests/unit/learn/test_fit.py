@@ -121,6 +121,7 @@ def test_a_lone_last_record_joins_the_batch_before(count: int) -> None:
     assert torch.equal(torch.cat(plain), torch.cat(joined))
     assert [len(batch) for batch in plain] == 2 * ([4] * (count // 4) + [count % 4] * (count % 4 > 0))
     assert min(len(batch) for batch in joined) >= min(count, 2)
+    assert [len(plain), len(joined)] == [fit.steps(count), fit.steps(count, 2)]
     if count in (5, 9):
         assert [len(batch) for batch in joined] == 2 * ([4] * (count // 4 - 1) + [5])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import fields, replace
 from functools import cache
 
@@ -92,6 +93,18 @@ def test_a_search_leaves_the_network_as_it_is_and_needs_a_label_for_each_record(
     for labels in (None, y[:2]):
         with pytest.raises(SpecError, match="declare one for each of 1 records"):
             search_records(SearchRecipe(steps=1), module, replace(target, labels=labels), Coins.from_seed(0))
+
+
+def test_what_is_frozen_is_in_no_gradient_of_a_search() -> None:
+    """Begun at the very record, the search sees at once that it is there: both gradients lie alike."""
+    module, x, y, _ = step(0)
+    held = deepcopy(module)
+    next(held.parameters()).requires_grad_(False)
+    gradient = gradient_of(held.eval(), x[:1], y[:1])
+    assert len(gradient) < len(step(0)[3][0])
+    target, recipe = Target(gradient, 1, SHAPE, 10, y[:1]), SearchRecipe(steps=0)
+    _, loss = search_records(recipe, held, target, Coins.from_seed(0), begin=x[:1])
+    assert loss == pytest.approx(0, abs=1e-6)
 
 
 def test_a_search_is_given_no_truth() -> None:

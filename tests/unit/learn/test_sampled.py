@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
+from croupier.learn import loss as losses
 from croupier.learn.data import TensorRecords
 from croupier.learn.dp_fit import DpSgd
 from croupier.learn.flat import FlatNet, loss_of
@@ -102,6 +103,23 @@ def test_gradients_are_those_of_single_records(module: nn.Module, goal: str, sha
     assert [weight.grad.data_ptr() for weight in net.module.parameters() if weight.grad is not None] == grads
     assert not any(hasattr(weight, "grad_sample") for weight in net.module.parameters())
     assert torch.equal(one_by_one(net.module, goal, x[:1], y[:1]), alone[0])
+
+
+def squares(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss of one's own, for each target."""
+    return (outputs - targets).square()
+
+
+@pytest.mark.parametrize("goal", [f"{__name__}:squares", "huber", "forecast"])
+def test_both_engines_give_the_same_gradients_where_a_record_has_two_targets(
+    goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opacus", reason="the extra `opacus` is not installed")
+    monkeypatch.setattr(losses, "_function", lambda *_: squares)
+    net, (x, y) = made(Perceptron((6, 5, 2), 0.0)), batch("forecast", (6,), 2)
+    alone = each(net.module, goal, x, y)
+    with sampling(net, goal) as found:
+        assert torch.allclose(found(x, y), alone, rtol=1e-4, atol=1e-6)
 
 
 def test_both_engines_train_alike() -> None:

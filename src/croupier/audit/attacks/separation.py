@@ -40,7 +40,7 @@ def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
 
     `asked` has `rounds`, each with its number (`round`), `views` by party and the model `start` that was handed out in
     it; the public `protocol`; and names of `attacks`. Of each client `when` says of which round its update is, and
-    `means` the mean update of that round: of sums with `less_own`, without those whose views these are.
+    `means` the mean update of that round: with `less_own`, without those whose views these are.
     """
     attacks, own = {"named": _named, "sums": _sums}, asked.get("less_own", False)
     if strange := [name for name in asked["attacks"] if name not in attacks]:
@@ -62,8 +62,9 @@ def _named(rounds: Rounds, protocol: Mapping[str, Any], layout: Layout, less_own
             rows = rows / torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
         if got.form == "weights":
             rows = rows - one["start"].double()
-        mean = rows.mean(0)
-        found |= {who: (one["round"], row, mean) for who, row in zip(names, rows, strict=True) if who not in own}
+        others = [at for at, who in enumerate(names) if who not in own]
+        mean = rows[others if less_own else slice(None)].mean(0)
+        found |= {names[at]: (one["round"], rows[at], mean) for at in others}
     if not found:
         raise SpecError("no client is left beside those who collude")
     when, updates, means = zip(*found.values(), strict=True)

@@ -21,7 +21,7 @@ from croupier.audit.attacks.traits import READ
 from croupier.audit.attacks.traits.views import RoundView, differences, read_rounds
 from croupier.audit.bench import Bench, PlayedRounds, is_undefended
 from croupier.audit.question import SERVER, Adversary, Arm
-from croupier.audit.seen import seen, shows
+from croupier.audit.seen import begun, seen, shows
 from croupier.audit.traits.auxiliary import AuxiliaryClients, auxiliary_clients, with_all_households
 from croupier.audit.traits.scores import AttackInput, Measures, RoundTruth, Scored, TraitTruth
 from croupier.audit.traits.tiers import QUIET, TieredExperiment, TieredSetting, View
@@ -175,7 +175,12 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
     updates = None
     if known:
         clip = getattr(pipeline.privacy, "clip", math.inf)
-        updates = known.learn_from(dict(list(starts.items())[::every]), clip, stage.coins.child("auxiliary"))
+        # In the order of what is read: a client of hidden coordinates undoes theirs, and whoever trains needs that.
+        studied = {
+            number: begun(views, pipeline.plain(), start)
+            for (number, start), views in list(zip(starts.items(), shown.values(), strict=True))[::every]
+        }
+        updates = known.learn_from(studied, clip, stage.coins.child("auxiliary"))
     asked = {
         "rounds": tuple(
             {"number": number, "views": views, "start": start}

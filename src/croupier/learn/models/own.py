@@ -23,8 +23,8 @@ from croupier.learn.own_names import Importable
 
 
 class OwnNetwork(Network, use="own"):
-    """What `make` gives when called with the shape of an input and the number of classes (1 for a forecast): a function
-    or class named as module:function, or in Python the function itself.
+    """What `make` gives when called with the shape of an input and the number of classes (of targets, where quantities
+    are learnt): a function or class named as module:function, or in Python the function itself.
     """
 
     make: Importable = Field(description="your function, as `module:function`")

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.scenes import answer, ask
 from torch import Tensor
 
 from croupier.audit.attacks import traits
 from croupier.audit.attacks.traits import candidates, link
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions, TraitClassifier, Wiener, fitted, gain
 from croupier.audit.attacks.traits.views import RoundView, pool_rows, row_sigmas
-from croupier.audit.blind import Blind, answer
+from croupier.audit.blind import Blind
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
@@ -137,7 +138,7 @@ def test_the_attack_is_given_views_and_knowledge_only() -> None:
     assert set(here["rows"]) == {"chances", "links", "links_centred", "allowed"}
     # The same bytes, the same answer: nothing else goes in.
     with Blind() as process:
-        assert canon.dump(process.ask("traits", known, question())) == canon.dump(here)
+        assert canon.dump(ask(process, "traits", known, question())) == canon.dump(here)
 
 
 def test_without_auxiliary_clients_rows_are_only_linked() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.scenes import Here
+from tests.scenes import Here, ask
 
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
@@ -119,7 +119,7 @@ def test_the_attacks_process_gives_what_this_one_does() -> None:
     assert set(given["views"]) == {"server"}
     assert set(known) == {"layout"}
     with Blind() as blind:
-        assert blind.ask(topic, known, given) == answer
+        assert ask(blind, topic, known, given) == answer
 
 
 def test_a_network_of_few_parameters_is_not_judged() -> None:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.scenes import answer, ask
 
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks import permutation as topic
 from croupier.audit.attacks.permutation import follow
 from croupier.audit.bench import Bench
-from croupier.audit.blind import Blind, Panel, answer
+from croupier.audit.blind import Blind, Panel
 from croupier.audit.permuted_run import PermutedRun, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.permutation import TOPIC, Permutation, order_of, recovered, scored, with_control
@@ -181,7 +182,7 @@ def test_blind() -> None:
     heard, _ = asked()
     with Blind() as process:
         for known, one in heard:
-            assert canon.dump(process.ask(TOPIC, known, one)) == canon.dump(answer(TOPIC, known, one))
+            assert canon.dump(ask(process, TOPIC, known, one)) == canon.dump(answer(TOPIC, known, one))
 
 
 def test_attacks_are_given_no_rule_no_secret_and_no_coins_of_others() -> None:

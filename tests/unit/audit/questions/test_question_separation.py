@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.scenes import Here
+from tests.scenes import Here, ask
 
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.separation import Separation, named_view
+from croupier.audit.questions.separation import Separation, look, named_view
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
 from croupier.engine.federation import Federation
@@ -111,6 +111,18 @@ def test_one_client_colludes_in_all_rounds() -> None:
     assert not set(answer["sums"]["clients"]) & names
 
 
+def test_the_prior_of_whoever_sees_names_beside_a_client_is_the_mean_of_the_others() -> None:
+    """The client is handed the model, and takes its own update out of the mean that this shows."""
+    at, arm = bench(Here(), Federation(rounds=1)), Arm("shuffle", "rows", naive("model"))
+    for party, others in ((("relay", "client"), 4), (("relay",), 5)):
+        found = look(at, arm, Adversary(party), "named")
+        assert found is not None
+        got = found.answer.result()["named"]
+        assert len(got["clients"]) == others
+        true = torch.stack([found.truth[who, got["when"][0]] for who in got["clients"]]).mean(0)
+        assert torch.allclose(got["means"], true.double(), atol=1e-5)
+
+
 def test_a_client_that_subtracts_itself_has_found_nobody() -> None:
     """Two clients beside it: it knows their sum by the model that it is handed, and nothing more."""
     one = tried(SUM, Adversary(("client",)), Federation(rounds=2, cohort=3)).scores["sums"]
@@ -138,13 +150,13 @@ def test_the_attacks_process_gives_what_this_one_does_and_refuses_what_it_does_n
     assert set(given) == {"rounds", "protocol", "attacks", "less_own"}
     assert all(set(one["views"]) == {"server"} for one in given["rounds"])
     with Blind() as blind:
-        far = blind.ask(topic, known, given)
+        far = ask(blind, topic, known, given)
         assert torch.allclose(far["sums"]["updates"], answer["sums"]["updates"], atol=1e-9)
         assert far["sums"]["clients"] == answer["sums"]["clients"]
         with pytest.raises(CroupierError, match="no attack is called 'guess'"):
-            blind.ask(topic, known, {**given, "attacks": ("guess",)})
+            ask(blind, topic, known, {**given, "attacks": ("guess",)})
         with pytest.raises(CroupierError, match="senders' names"):
-            blind.ask(topic, known, {**given, "attacks": ("named",)})
+            ask(blind, topic, known, {**given, "attacks": ("named",)})
 
 
 def test_a_view_of_named_models() -> None:

@@ -8,9 +8,10 @@ from functools import cache
 
 import pytest
 import torch
-from tests.scenes import Here
+from tests.scenes import Here, ask
 
 from croupier.audit import question
+from croupier.audit.attacks.traits.views import read_rounds
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
@@ -35,7 +36,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.privacy.gaussian import Gaussian
 from croupier.release.rows import Rows
-from croupier.systems import intra, intra_sum, naive, plain, total
+from croupier.systems import intra, intra_sum, naive, plain, tazza, total
 
 SETTING = Setting(
     Digits(), Dirichlet(clients=8, alpha=0.1, least=20), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=2, batch=16),
@@ -119,7 +120,7 @@ def test_a_fresh_process_answers_the_same_and_is_not_told_the_truth(arm: str) ->
     Traits().play(asked, ARMS[arm], [SERVER])
     ((topic, known, question, told),) = panel.asked
     with Blind() as process:
-        assert canon.dump(process.ask(topic, known, question)) == canon.dump(told)
+        assert canon.dump(ask(process, topic, known, question)) == canon.dump(told)
     truth = auxiliary_clients(asked.stage(NONE)).attributes["dominant"].of(asked.stage(NONE).task.enrolled)
     sent = canon.dump({"known": dict(known), "asked": dict(question)})
     assert bytes(canon.tensor_bytes(truth)) not in sent
@@ -141,6 +142,16 @@ def test_auxiliary_clients_are_made_of_records_that_nobody_trains_on() -> None:
     # From a model that noise has spoilt nobody trains: the question is not run, and the audit goes on.
     with pytest.raises(Unsuited, match=r"cannot train from the models of round 4: .*diverged"):
         found.learn_from({3: torch.full_like(stage.task.first.vector, 1e30)}, 0.1, Coins.from_seed(0))
+
+
+def test_against_a_client_of_hidden_coordinates_auxiliary_clients_learn_in_the_order_that_it_trains_in() -> None:
+    """Else their mean, which is taken off what it saw, would lie in an order of its own."""
+    arm, client, panel = Arm("hidden", "hidden", tazza()), Adversary(("client",)), Here()
+    Traits().play(Bench(SETTING, 0, panel, Local(), arms=(NONE,)), arm, [client])
+    ((_, known, asked, _),) = panel.asked
+    (view,) = read_rounds(asked)
+    mean = known["auxiliary"]["updates"][0].mean(0)
+    assert float(torch.cosine_similarity(view.rows[0], mean, dim=0)) > 0.5
 
 
 def test_values_are_traced_to_their_senders_and_equal_ones_at_random() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import fields, replace
 from functools import cache
 
@@ -82,6 +83,16 @@ def test_dlg_recovers_a_picture_from_one_gradient() -> None:
         labels.append(int(found.labels.argmax()) == int(y[0]))
     assert sum(error < 1e-3 for error in errors) >= 2, errors
     assert sum(labels) >= 2
+
+
+def test_dlg_recovers_a_picture_although_the_first_weights_are_frozen_and_in_no_gradient() -> None:
+    module, x, y, _ = step(0)
+    held = deepcopy(module)
+    next(held.parameters()).requires_grad_(False)
+    gradient = gradient_of(held, x[:1], y[:1])
+    found = dlg(replace(FAST, restarts=3))(held, Target(gradient, 1, SHAPE, 10), Coins.from_seed(0))
+    assert found.loss < 1e-4
+    assert float(mse(found.pictures, x[:1])) < 1e-2
 
 
 def test_dlg_does_not_recover_a_picture_from_a_mean_over_ten_clients_taken_for_one_record() -> None:

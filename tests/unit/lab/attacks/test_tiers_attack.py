@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.scenes import answer
 from torch import Tensor
 
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions, Wiener
 from croupier.audit.attacks.traits.views import RoundView
-from croupier.audit.blind import answer
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
