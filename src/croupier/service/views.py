@@ -1,9 +1,9 @@
-"""What a party saw, kept for an audit of its own: one file an attempt, sealed to the party's box key.
+"""What a party saw, kept for an audit of its own: one file an attempt at a round, sealed to the party's box key.
 
 Whoever takes the folder without the key file reads nothing of what was seen: party, run, roster, round and attempt are
-in the clear. `croupier serve` and `join` keep views when asked to
-(`--keep-view`, by a `ViewKeeper`), and `croupier audit --views` opens them with `party_views`. A view holds what
-reached the party, and never its coins.
+in the clear. `croupier serve` and `join` keep views when asked to (`--keep-view`, by a `ViewKeeper`), and `croupier
+audit --views` opens them with `party_views`. A view holds what reached the party and what its own work gave, and never
+its coins. What clients say to agree on a secret is not kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from croupier.errors import CroupierError, IntegrityError, StoreError, WireError
 from croupier.mpc.seal import seal
 from croupier.service.home import Home, make_private
 from croupier.service.identity import Keyring
-from croupier.service.notice import Notice
+from croupier.service.notice import ROUND, Notice
 
 if TYPE_CHECKING:
     from croupier.audit.recorded.viewed import PartyViews
@@ -45,14 +45,17 @@ class KeptView:
 
 @dataclass(frozen=True)
 class ViewKeeper:
-    """Keeps views in a folder; `keys` says by which keys, in a round that is counted from 1."""
+    """Keeps views in a folder; `keys` gives the party's keys in force in a round, which is counted from 1."""
 
     folder: Path
     keys: Callable[[int], Keyring]
     tell: Callable[..., None]
 
     def __call__(self, notice: Notice, view: View) -> None:
-        """Keep one. A view that cannot be kept is told, and stops nobody."""
+        """Keep that of a round. A view that cannot be kept is told, and stops nobody."""
+        if notice.what != ROUND:
+            # It has the number of the round that follows, and would take the place of that one's view.
+            return
         about = dict(
             zip(_ABOUT, (view.party, notice.run, notice.roster, notice.round + 1, notice.attempt + 1), strict=True)
         )
@@ -67,7 +70,7 @@ class ViewKeeper:
 
 
 def _info(about: Mapping[str, Any]) -> bytes:
-    """What a box is bound to: a view that is renamed or handed to another run stays closed."""
+    """What a box is bound to: a view whose party, run, roster, round or attempt is altered stays closed."""
     return canon.dump(("croupier view", 1, *(about[name] for name in _ABOUT)))
 
 
@@ -82,7 +85,7 @@ def open_views(folder: Path, home: Home) -> tuple[KeptView, ...]:
 
 
 def party_views(folder: Path, key: Path) -> tuple[PartyViews, dict[str, Any]]:
-    """All views that a party kept, for an audit of them, and the network and recipe that its roster names.
+    """The last view of every round that a party kept, for an audit, and the network and recipe of its newest roster.
 
     Raises: SpecError, StoreError, IntegrityError.
     """

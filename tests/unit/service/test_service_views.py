@@ -55,6 +55,16 @@ def test_views_are_sealed_and_open_as_they_were(tmp_path: Path) -> None:
         assert "coins" not in one.facts
 
 
+def test_an_agreement_before_a_round_leaves_its_view_alone(tmp_path: Path) -> None:
+    home, (view,) = home_of("ann", tmp_path), seen("plain", "c0", 1).values()
+    keep(home, tmp_path / "views", {1: view})
+    before = (tmp_path / "views" / "000001-1.view").read_bytes()
+    keeper = ViewKeeper(tmp_path / "views", lambda number: home.keys, lambda event, **more: None)
+    keeper(Notice(2, "agree", bytes(32), RUN, 0, 0, view.given.roster), view)
+    keeper(Notice(3, "agree", bytes(32), RUN, 0, 1, view.given.roster), view)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "views").iterdir()} == {"000001-1.view": before}
+
+
 def test_nobody_else_opens_them_and_nothing_can_be_changed(tmp_path: Path) -> None:
     home = home_of("ann", tmp_path)
     keep(home, tmp_path / "views", seen("plain", "c0", 1))
