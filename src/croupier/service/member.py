@@ -1,9 +1,9 @@
 """What one party of a federation starts from: the roster it accepted, its own keys, and the protocol that they name.
 
-All that a party is told before an attempt is computed from these and never taken from others. Which version of the
-roster holds changes from round to round: a running party asks its `Versions` (`service.accepted`, or `OneVersion` where
-there is no other). Parties, doors and calls of this room are made of a `Member`; `service.accepted` and
-`service.rehearsal` make it.
+What a party goes by in an attempt is computed from these and from the server's signed notice, which `service.guard`
+checks; quorum, layout and keys never come from others. Which version of the roster holds changes from round to round: a
+running party asks its `Versions` (`service.accepted`, or `OneVersion` where there is no other). Parties, doors and
+calls of this room are made of a `Member`; `service.accepted` and `service.rehearsal` make it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SERVER = "server"
 
 @dataclass(frozen=True)
 class Member:
-    """One party: its name, what everybody accepted, and what it alone holds."""
+    """One party: its name, what everybody accepted, its own keys, and of a client the secret that all clients share."""
 
     name: str
     roster: Roster
