@@ -41,8 +41,8 @@ class Liar:
     seen: dict[str, Any] = field(default_factory=lambda: {"key": b"", "kinds": ()})
 
     def tls(self) -> Tls:
-        keys = self.member.keyring
-        return Tls(keys.tls_key_pem, keys.tls_cert_pem, self.member.roster.certificates)
+        keys, trusted = self.member.keyring, "".join(card.certificate for card in self.member.roster.cards)
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, trusted.encode())
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
         return self.member.roster.party_of(certificate)
