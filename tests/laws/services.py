@@ -148,6 +148,18 @@ class Down(Killed):
     down = True
 
 
+def killing(at: str, kind: type[Killed] = Killed) -> Hook:
+    """Kill the party when it first comes to a step."""
+    left = [at]
+
+    def hook(step: str, number: int) -> None:
+        if step in left:
+            left.remove(step)
+            raise kind
+
+    return hook
+
+
 async def _restarted(deployment: Deployment, party: PartyProcess, folder: Path, seen: Seen) -> None:
     """A party from its first call to its last, started again on the same store when a hook killed it."""
     while True:

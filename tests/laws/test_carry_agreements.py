@@ -23,7 +23,7 @@ from croupier.service.member import Member
 from croupier.service.roster import Timetable
 from croupier.service.seated import Hook
 from tests.laws.pipelines import HIDDEN
-from tests.laws.services import QUICK, Deployment, Down, Killed, Seen, deployed
+from tests.laws.services import QUICK, Deployment, Down, Seen, deployed, killing
 from tests.laws.test_carry_services import views_of, views_seen
 from tests.laws.toy import CLIENTS, SEED, absent, task
 
@@ -110,18 +110,6 @@ def test_the_last_rule_is_handed_on_through_services() -> None:
     plan = Federation(rounds=3, cohort=4, carry=True)
     seen = check_same(Pipeline(encode=HiddenUnits(agree="round", fetch="anyone")), (*FIVE, "c5"), plan=plan)
     assert "hand on" in {what for _, what, _, _ in seen}
-
-
-def killing(at: str, kind: type[Killed] = Killed) -> Hook:
-    """Kill the party when it first comes to a step."""
-    left = [at]
-
-    def hook(step: str, number: int) -> None:
-        if step in left:
-            left.remove(step)
-            raise kind
-
-    return hook
 
 
 @pytest.mark.parametrize("step", ["open", "got:commit all", "leave:reveal", "leave:compare", "sent:compare"])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
 from croupier.engine.state import Round
+from croupier.service.member import Member
 from croupier.service.roster import Timetable
 from tests.laws.pipelines import COMPLETING, PIPELINES
-from tests.laws.services import QUICK, Deployment, Seen, deployed
+from tests.laws.services import QUICK, Deployment, Seen, deployed, killing
 from tests.laws.toy import SEED, absent, layout_for, play, task
 
 
@@ -22,10 +28,33 @@ def check_same(name: str, missing: tuple[str, ...] = (), times: Timetable = QUIC
         pipeline, task(layout=layout_for(pipeline)), Federation(rounds=2), Coins.from_seed(SEED),
         times, absent=frozenset(missing),
     )  # fmt: skip
-    seen, lines, ended = deployed(made)
+    seen, lines, ended = deployed(made, check_nothing_left)
     assert {name: error for name, error in ended.items() if error is not None} == {}
     assert views_seen(seen) == views_of(here), "the network carried something else"
     assert [line["model"] for line in lines] == [canon.digest(one.state.model.vector).hex() for one in here]
+
+
+async def check_nothing_left(folder: Path, members: Mapping[str, Member]) -> None:
+    """Once the run is over no store has a key that opens bodies, or a body; and killed parties end so, too."""
+    for name in members:
+        with closing(sqlite3.connect(folder / name / "store.db")) as db:
+            kept = db.execute("SELECT vault FROM attempts WHERE vault IS NOT NULL UNION SELECT vault FROM own_keys")
+            assert kept.fetchall() == [], f"{name} kept a key"
+            assert db.execute("SELECT count(*) FROM held").fetchone() == (0,), f"{name} kept letters"
+        assert not list((folder / name / "bodies").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("party", "step"),
+    [(who, step) for who in ("server", "sum1", "c1") for step in ("open", "end")] + [("server", "leave:model")],
+)
+def test_a_killed_party_leaves_no_key_either(party: str, step: str) -> None:
+    made = Deployment(
+        PIPELINES["sum servers"], task(), Federation(rounds=2), Coins.from_seed(SEED), hooks={party: killing(step)}
+    )
+    _, lines, ended = deployed(made, check_nothing_left)
+    assert len(lines) == 2
+    assert {name: error for name, error in ended.items() if error is not None} == {}
 
 
 def views_of(done: list[Round]) -> dict[tuple[int, str], bytes]:

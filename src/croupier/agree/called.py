@@ -61,9 +61,12 @@ class Called:
         return cls(what, before, call.roster, {**terms, **more})
 
     @classmethod
-    def handing(cls, what: str, before: int, epoch: Epoch, new: tuple[str, ...]) -> Called:
-        """Those whom the epoch names hand its secret to others."""
-        return cls(what, before, tuple(sorted((*epoch.roster, *new))), {"epoch": epoch.plain(), "new": new})
+    def handing(
+        cls, what: str, before: int, epoch: Epoch, new: tuple[str, ...], holders: tuple[str, ...] | None = None
+    ) -> Called:
+        """Those whom the epoch names, or those of them who are still there, hand its secret to others."""
+        there = epoch.roster if holders is None else holders
+        return cls(what, before, tuple(sorted((*there, *new))), {"epoch": epoch.plain(), "new": new})
 
     @property
     def numbered(self) -> tuple[int, int] | None:

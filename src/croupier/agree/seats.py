@@ -92,8 +92,10 @@ def form_of(called: Called, run: bytes) -> tuple[AgreementForm, AgreementCall]:
     # One holder is enough where a rule is handed on: what it tells must fit the digest of the epoch that is announced,
     # and only opens models. A server and a holder that forge both gain no more than by handing out another model.
     form = welcome(epoch, new, faulty=0 if called.what == HAND_ON else None)
-    call = invitation(run, epoch, new)
-    if call.roster != called.roster:
+    holders = tuple(who for who in epoch.roster if who in called.roster)
+    call = invitation(run, epoch, new, holders)
+    # Who has left the federation since is not welcomed by; how many must tell the same follows from the whole epoch.
+    if call.roster != called.roster or (called.what == HAND_ON and holders != epoch.roster):
         raise ProtocolError(f"{called.what!r}: those who are called are not those who hold the epoch and those who ask")
     # A frame may be asked for in several rounds: coins depend on this name, so that each round has its own.
     return replace(form, name=f"{called.what}, round {called.before}"), call

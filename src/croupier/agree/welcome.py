@@ -110,12 +110,18 @@ class _Side:
         return zip(self.given.roster, boxes, strict=True)
 
 
+def liars(epoch: Epoch) -> int:
+    """How many of those who agreed on an epoch may lie to a newcomer without being believed."""
+    return (len(epoch.roster) - 1) // 3
+
+
 def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None) -> AgreementForm:
     """Holders who tell newcomers an epoch's secret, as a form of agreement; call it with `invitation`.
 
-    `faulty` is how many holders may lie; fewer than a third if it is not given. Raises: SpecError when nobody is new.
+    `faulty` is how many holders may lie; fewer than a third if it is not given. It is a third of all whom the epoch
+    names, also where some have left: the liars may be among those who stay. Raises: SpecError when nobody is new.
     """
-    most = (len(epoch.roster) - 1) // 3 if faulty is None else faulty
+    most = liars(epoch) if faulty is None else faulty
     if not newcomers or set(newcomers) & set(epoch.roster):
         raise SpecError(f"newcomers = {newcomers}: name at least one, and nobody who agreed on epoch {epoch.number}")
     if not 0 <= most < len(epoch.roster):
@@ -131,8 +137,9 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
         return flow
 
     def relay(given: Given, memory: Memory, coins: Coins) -> Flow:
-        yield from pass_on(ASK, given, newcomers, epoch.roster)
-        yield from pass_on(GIVE, given, epoch.roster, newcomers)
+        holders = tuple(who for who in epoch.roster if who in given.roster)
+        yield from pass_on(ASK, given, newcomers, holders)
+        yield from pass_on(GIVE, given, holders, newcomers)
         return memory
 
     def schemas(call: AgreementCall) -> Mapping[str, Schema]:
@@ -141,7 +148,12 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
     return AgreementForm("welcome", client, lambda _: relay, schemas)
 
 
-def invitation(run: bytes, epoch: Epoch, newcomers: tuple[str, ...]) -> AgreementCall:
-    """The call that holders and newcomers answer; nothing is voted on, so that two are enough."""
-    roster = tuple(sorted((*epoch.roster, *newcomers)))
+def invitation(
+    run: bytes, epoch: Epoch, newcomers: tuple[str, ...], holders: tuple[str, ...] | None = None
+) -> AgreementCall:
+    """The call that holders and newcomers answer; nothing is voted on, so that two are enough.
+
+    `holders` are those of the epoch's roster who are still there; everybody unless given.
+    """
+    roster = tuple(sorted((*(epoch.roster if holders is None else holders), *newcomers)))
     return AgreementCall(run, epoch.number, epoch.start, roster, last=epoch.last, least=2)

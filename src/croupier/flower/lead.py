@@ -199,6 +199,8 @@ class StrategyLead(Lead):
         await self.close()
         if self._server is not None:
             await self._server.stop(1.0)
+        if self._done() >= self.member.plan.rounds:
+            self.let_go()
         self.store.close()
 
     async def _say_over(self) -> None:

@@ -104,6 +104,8 @@ async def _serving(key: Path, ready: asyncio.Event) -> None:
     finally:
         await host.close()
         await server.stop(0.2)
+        if host.finished:
+            host.let_go()
         host.store.close()
 
 

@@ -13,7 +13,8 @@ import time
 from croupier.agree.seats import forget
 from croupier.agree.standing import Standing
 from croupier.core import canon
-from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError
+from croupier.core.flow import Outcome
+from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError, TooLate
 from croupier.service.heard import read_at_odds, said_of, word_of
 from croupier.service.member import SERVER
 from croupier.service.notice import END, ROUND, Notice
@@ -39,6 +40,9 @@ class Client(PartyProcess):
         self._check_alarm()
         self.tell_finished("no server may be there to answer")
         if not await self._recalled():
+            if (player := self.resume()) is not None:
+                # Nobody will go on with it: what came to it in the round is erased as at any other end.
+                await self.end(player, Outcome(None, TooLate("the run was over before the round went on")))
             await asyncio.to_thread(self._done)
             return
         if (player := self.resume()) is not None:

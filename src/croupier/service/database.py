@@ -1,8 +1,10 @@
 """One SQLite file with one writer, and large bodies as sealed files beside it: what a party's store rests on.
 
 A write is answered when it is on disk (WAL, full synchronisation); writes that wait together are committed together.
-Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes makes all of them unreadable; the
-database overwrites what it deletes, and its log is emptied when an attempt ends. What a disk itself keeps is beyond it.
+Bodies are sealed under keys of their attempt, so that erasing 32 bytes makes all of them unreadable. There are two: the
+attempt's own for what came and for steps (`own_keys`), and one for what is held for others (`attempts.vault`).
+`service.store` says when each is erased. The database overwrites what it deletes, and its log is emptied when an
+attempt ends and when the store is opened. Copies that a disk or a file system makes of the database are beyond it.
 
 `service.store` derives from `Database` and says what is kept. `service.player` and `service.seated` wait for their
 writes with `on_disk`.
@@ -15,7 +17,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +52,19 @@ CREATE TABLE IF NOT EXISTS sent(
 CREATE TABLE IF NOT EXISTS held(key BLOB, digest BLOB, body BLOB, file TEXT, PRIMARY KEY(key, digest));
 CREATE TABLE IF NOT EXISTS steps(key BLOB, step INT, what TEXT, value BLOB, PRIMARY KEY(key, step));
 CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value BLOB);
+CREATE TABLE IF NOT EXISTS own_keys(key BLOB PRIMARY KEY, vault BLOB);
+"""
+# Keys under which nothing is held any more; an open attempt may still have something to hold.
+_ERASE_IDLE = (
+    "UPDATE attempts SET vault=NULL WHERE vault IS NOT NULL AND state<>'open' AND key NOT IN (SELECT key FROM held)"
+)
+# Stores of versions that had one key for everything: an attempt that lies open goes on under it, and those of attempts
+# that ended are erased.
+_ADOPT = f"""
+INSERT OR IGNORE INTO own_keys SELECT key, vault FROM attempts WHERE state='open' AND vault IS NOT NULL;
+DELETE FROM own_keys WHERE key NOT IN (SELECT key FROM attempts WHERE state='open');
+{_ERASE_IDLE};
+PRAGMA wal_checkpoint(TRUNCATE);
 """
 
 
@@ -73,21 +88,22 @@ class Database:
         path = folder / "store.db"
         path.touch(mode=0o600)
         self._read = self._connect(path)
-        self._write = self._connect(path)
+        self._write = self._connect(path, _ADOPT)
         self._lock, self._gate = threading.Lock(), threading.Lock()
         self._closed = False
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
-        self._vaults: dict[bytes, AESGCM] = {}
+        # By attempt, and whether it is the one for what is held.
+        self._vaults: dict[tuple[bytes, bool], AESGCM] = {}
         self._sweep()
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
-    def _connect(self, path: Path) -> sqlite3.Connection:
+    def _connect(self, path: Path, first: str = "") -> sqlite3.Connection:
         try:
             made = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             made.executescript(
                 f"PRAGMA journal_mode=WAL; PRAGMA synchronous={'FULL' if self.flush else 'OFF'}; "
-                f"PRAGMA secure_delete=ON; {_TABLES}"
+                f"PRAGMA secure_delete=ON; {_TABLES} {first}"
             )
         except sqlite3.Error as error:
             raise StoreError(
@@ -193,18 +209,25 @@ class Database:
                 raise StoreError(f"{self.folder}: the store is closed")
             return self._read.execute(sql, values).fetchall()
 
-    def _vault(self, key: bytes) -> AESGCM:
-        if key not in self._vaults:
-            rows = self._rows("SELECT vault FROM attempts WHERE key=?", key)
+    def _vault(self, key: bytes, held: bool = False) -> AESGCM:
+        if (key, held) not in self._vaults:
+            rows = self._rows(f"SELECT vault FROM {'attempts' if held else 'own_keys'} WHERE key=?", key)
             if not rows or rows[0][0] is None:
                 raise StoreError(f"{self.folder}: the secrets of an attempt are gone; it ended before")
-            self._vaults[key] = AESGCM(rows[0][0])
-        return self._vaults[key]
+            self._vaults[key, held] = AESGCM(rows[0][0])
+        return self._vaults[key, held]
 
-    def _sealed(self, key: bytes, body: bytes) -> tuple[bytes, str]:
+    def _forget(self, still_held: bytes, files: Sequence[str]) -> None:
+        """Delete files that the database no longer names, drop keys but the one named, and empty the log."""
+        for name in files:
+            (self.folder / "bodies" / name).unlink(missing_ok=True)
+        self._vaults = {known: vault for known, vault in self._vaults.items() if known == (still_held, True)}
+        self.checkpoint()
+
+    def _sealed(self, key: bytes, body: bytes, held: bool = False) -> tuple[bytes, str]:
         """A body as it lies on disk: in the database, or in a file that is whole before the database names it."""
         nonce = os.urandom(12)
-        box = nonce + self._vault(key).encrypt(nonce, body, key)
+        box = nonce + self._vault(key, held).encrypt(nonce, body, key)
         if len(body) <= LARGE:
             return box, ""
         name = nonce.hex()
@@ -235,12 +258,25 @@ class Database:
             return what, value
         return what.removeprefix(_IN_FILE), self._unsealed(key, b"", value.decode())
 
-    def _unsealed(self, key: bytes, body: bytes, file: str) -> bytes:
+    def _unsealed(self, key: bytes, body: bytes, file: str, held: bool = False) -> bytes:
         try:
             box = (self.folder / "bodies" / file).read_bytes() if file else body
-            return self._vault(key).decrypt(box[:12], box[12:], key)
+            return self._vault(key, held).decrypt(box[:12], box[12:], key)
         except (OSError, InvalidTag, ValueError):
             raise StoreError(f"{self.folder}: a letter that was accepted cannot be read any more") from None
+
+
+def let_go(db: sqlite3.Connection, but: bytes = b"") -> list[str]:
+    """Erase what is held for others of all attempts but one, and its keys; the files that are to be deleted."""
+    files = [row[0] for row in db.execute("SELECT file FROM held WHERE key<>? AND file<>''", (but,))]
+    db.execute("DELETE FROM held WHERE key<>?", (but,))
+    db.execute(_ERASE_IDLE)
+    return files
+
+
+def add_facts(db: sqlite3.Connection, facts: Mapping[str, bytes]) -> None:
+    """Write facts down; what was known under their names before is overwritten."""
+    db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", list(facts.items()))
 
 
 def done_with(result: T) -> Future[T]:

@@ -50,6 +50,8 @@ class PartyDoor(CountedAnswers):
         # Set, and made anew, when an attempt begins or ends, here or elsewhere.
         self.moved = asyncio.Event()
         self.in_flight, self.outgoing = 0, OutgoingBodies()
+        # Whether the run is over for this party, whatever came of it.
+        self.finished = False
         self._former: Roster | None = None
         self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
@@ -262,6 +264,10 @@ class PartyDoor(CountedAnswers):
             return
         async for piece in fetched.pieces(found.header, self._slowest):
             yield piece
+
+    def let_go(self) -> None:
+        """Erase what lies ready for others: the run is over, and nobody fetches any more. Raises: StoreError."""
+        self.store.let_go()
 
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""

@@ -57,8 +57,11 @@ class Host(PartyProcess):
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
-        # Heard and done: whoever starts this host again wants it to serve.
-        self.remember_finished({_OVER: b""})
+        self.remember_finished({})
+
+    def let_go(self) -> None:
+        """Erase what lies ready. Heard and done: whoever starts this host again wants it to serve."""
+        self.store.let_go({_OVER: b""})
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()

@@ -78,8 +78,10 @@ class Lead(Announcer):
             raise
         except CroupierError:
             await self._farewell(self._done())
+            self.finished = True
             raise
         await self._farewell(self._done())
+        self.finished = True
 
     async def _rounds(self) -> None:
         if (why := self.store.fact(_FAILED)) is not None:

@@ -2,7 +2,7 @@
 
 `host`, `client`, `announcer` (and so `lead`) and `flower.node` derive from `PartyProcess` and decide where notices come
 from; here is what they share: opening an attempt with coins that are on disk first, playing it, and ending it so that
-memory, counts and the erasure of secrets happen in one step.
+memory, counts and the erasure of secrets happen in one step. What lies ready for others is erased later (`Store.end`).
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class PartyProcess(PartyDoor, ABC):
     def remember_finished(self, facts: Mapping[str, bytes]) -> None:
         """The server has said that the run is over; facts that hold from now on."""
         self.store.remember({**facts, _FINISHED: self.member.roster.run})
+        self.finished = True
 
     def tell_finished(self, why: str) -> None:
         """Say to whoever starts it again that the run was over before."""

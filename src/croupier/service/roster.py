@@ -194,11 +194,6 @@ class Roster:
         """The names of the parties that others dial."""
         return tuple(card.name for card in self.cards if card.is_host)
 
-    @cached_property
-    def certificates(self) -> bytes:
-        """Everybody's certificate, one after another."""
-        return "".join(card.certificate for card in self.cards).encode()
-
     def card(self, name: str) -> Card:
         """A party's card. Raises: RosterError when it has none."""
         if name not in self._by_name:

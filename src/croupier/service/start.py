@@ -140,7 +140,17 @@ async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, addr
         if server is not None:
             # Time for answers that are on their way: whoever waits for one would ask again and find nobody.
             await server.stop(1.0)
+        if party.finished:
+            _let_go(party)
         party.store.close()
+
+
+def _let_go(party: PartyProcess) -> None:
+    try:
+        party.let_go()
+    except StoreError as error:
+        # Who is started again hears once more that the run is over, and tries once more.
+        party.options.tell("store", why=str(error))
 
 
 def run_here(party: PartyProcess, address: str = "") -> None:

@@ -1,10 +1,11 @@
 """What a party must not lose: attempts, letters, steps and facts in one SQLite file, large bodies as files beside it.
 
 Accepted means durable: a write is answered when it is on disk (WAL, full synchronisation). Writes that wait together
-are committed together. Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes erases all
-of them, whatever a disk keeps of a deleted file. That key goes when the next attempt ends, because until then letters
-lie ready under it; the last attempt of all keeps it. `service.start` and `flower.station` open a party's
-`Store`; `service.party`, `service.player` and `service.door` write to it.
+are committed together. Bodies are sealed under keys of their attempt, so that erasing 32 bytes erases all of them,
+whatever a disk keeps of a deleted file. One key seals what came and large steps, and is erased in the transaction that
+ends the attempt. Another seals letters that lie ready for others: it is erased with them when the next attempt ends or
+the run is over (`let_go`), and at the attempt's own end where nothing lies ready. `service.start` and `flower.station`
+open a party's `Store`; `service.party`, `service.player` and `service.door` write to it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Literal
 from croupier.core.coins import Coins
 from croupier.core.envelope import Header
 from croupier.errors import Replayed
-from croupier.service.database import LARGE, STEP_FILES, Database, Step, done_with
+from croupier.service.database import LARGE, STEP_FILES, Database, Step, add_facts, done_with, let_go
 
 # What a letter is that was to be kept: new, the very same again, or another than the one before.
 Kept = Literal["new", "again", "other"]
@@ -90,7 +91,8 @@ class Store(Database):
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO attempts VALUES(?,?,?,?,?,?,?,?,?,?,?,'open')", row)
-            db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", list(facts.items()))
+            db.execute("INSERT INTO own_keys VALUES(?,?)", (opened.key, Coins.from_os().export()))
+            add_facts(db, facts)
 
         self.write(write)
 
@@ -123,14 +125,13 @@ class Store(Database):
         self, key: bytes, state: Literal["done", "failed"], facts: Mapping[str, bytes],
         counted: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """End an attempt: what is remembered, and the erasure of its secrets and letters, in one step.
+        """End an attempt: what is remembered, and the erasure of its secrets, steps and letters, in one step.
 
-        What it still has to hand out, and the key that its bodies are sealed under, stay until the next attempt ends.
+        What it still has to hand out stays, under a key of its own, until the next attempt ends or the run is over.
         """
 
         def write(db: sqlite3.Connection) -> list[str]:
             files = [row[0] for row in db.execute("SELECT file FROM letters WHERE key=? AND file<>''", (key,))]
-            files += [row[0] for row in db.execute("SELECT file FROM held WHERE key<>? AND file<>''", (key,))]
             files += [row[0] for row in db.execute(f"{STEP_FILES} AND key=?", (key,))]
             # Digests stay: who sends the same letter again is told that it was accepted.
             db.execute("UPDATE letters SET body=NULL, file='' WHERE key=?", (key,))
@@ -139,17 +140,21 @@ class Store(Database):
                     where = (key, source, kind)
                     db.execute("UPDATE letters SET counted=1 WHERE key=? AND source=? AND kind=?", where)
             db.execute("UPDATE attempts SET state=?, coins=NULL, memory=NULL WHERE key=?", (state, key))
-            db.execute("UPDATE attempts SET vault=NULL WHERE key<>? AND state<>'open'", (key,))
+            db.execute("DELETE FROM own_keys WHERE key=?", (key,))
             db.execute("DELETE FROM steps WHERE key=?", (key,))
-            db.execute("DELETE FROM held WHERE key<>?", (key,))
-            for name, value in facts.items():
-                db.execute("INSERT OR REPLACE INTO facts VALUES(?,?)", (name, value))
-            return files
+            add_facts(db, facts)
+            return files + let_go(db, but=key)
 
-        for name in self.write(write):
-            (self.folder / "bodies" / name).unlink(missing_ok=True)
-        self._vaults = {known: vault for known, vault in self._vaults.items() if known == key}
-        self.checkpoint()
+        self._forget(key, self.write(write))
+
+    def let_go(self, facts: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Erase what still lies ready for others, with its key, once nobody fetches it; facts that hold from now on."""
+
+        def write(db: sqlite3.Connection) -> list[str]:
+            add_facts(db, facts)
+            return let_go(db)
+
+        self._forget(b"", self.write(write))
 
     # ---- letters that came
 
@@ -222,7 +227,7 @@ class Store(Database):
         bodies = {id(one.body): one.body for one in letters}
         digests = {known: hashlib.sha256(body).digest() for known, body in bodies.items()}
         held = {digests[id(one.body)]: one.body for one in letters if one.hold}
-        sealed = {digest: self._sealed(key, body) for digest, body in held.items()}
+        sealed = {digest: self._sealed(key, body, held=True) for digest, body in held.items()}
         light = self._light(key, steps)
 
         def write(db: sqlite3.Connection) -> None:
@@ -261,7 +266,7 @@ class Store(Database):
 
     def opened_body(self, key: bytes, held: HeldLetter) -> bytes:
         """What such a letter says. Raises: StoreError."""
-        return self._unsealed(key, held.sealed, held.file)
+        return self._unsealed(key, held.sealed, held.file, held=True)
 
     # ---- steps and facts
 
@@ -287,8 +292,7 @@ class Store(Database):
 
     def remember(self, facts: Mapping[str, bytes]) -> None:
         """Remember facts."""
-        rows = list(facts.items())
-        self.write(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", rows))
+        self.write(lambda db: add_facts(db, facts))
 
 
 def _add_steps(db: sqlite3.Connection, key: bytes, steps: Sequence[Step]) -> None:

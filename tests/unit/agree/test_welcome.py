@@ -40,6 +40,19 @@ def test_a_newcomer_gets_the_secret_and_the_relay_does_not(agreed: Agreed) -> No
     assert set(frames.values()) == {agreed.epoch.frame(7)}
 
 
+def test_who_has_left_is_not_needed_and_no_fewer_must_tell_the_same(agreed: Agreed) -> None:
+    """Two of four stay: both must tell it, as two of four would have had to."""
+    new, stay = ("c4",), ("c1", "c2")
+    form, told = welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new, stay)
+    assert told.roster == ("c1", "c2", "c4")
+    tried = once(form, told, at(agreed))
+    assert set(tried.held) == set(told.roster)
+    # The newcomer holds the epoch as everybody does, with all who agreed on it.
+    assert tried.held["c4"].epoch == agreed.epoch
+    tried = once(form, told, at(agreed, tamper=silent("c1", "give")))
+    assert "2 holders of epoch 1 must tell one and the same secret; 1 do" in tried.aborts["c4"]
+
+
 def _garbled(body: Body, view: View) -> Body:
     return {**body, "box": body["box"] ^ 1}
 

@@ -15,13 +15,13 @@ from tests.served import made
 from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.engine.work import RoundWork
-from croupier.errors import IntegrityError
+from croupier.errors import IntegrityError, StoreError
 from croupier.service.client import Client
 from croupier.service.doorway import Call, Tls
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.options import Options
-from croupier.service.store import Store
+from croupier.service.store import Store, StoredLetter
 from croupier.service.transport import ENDED, KEY_BYTES, LATER, OK, REFUSED, listen
 from croupier_lab.bench.services.deployment import copy_store
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
@@ -41,8 +41,8 @@ class Liar:
     seen: dict[str, Any] = field(default_factory=lambda: {"key": b"", "kinds": ()})
 
     def tls(self) -> Tls:
-        keys = self.member.keyring
-        return Tls(keys.tls_key_pem, keys.tls_cert_pem, self.member.roster.certificates)
+        keys, trusted = self.member.keyring, "".join(card.certificate for card in self.member.roster.cards)
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, trusted.encode())
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
         return self.member.roster.party_of(certificate)
@@ -210,3 +210,32 @@ def test_a_store_that_was_put_back_from_a_backup(tmp_path: Path, saved: str) -> 
         assert b"restored backup" in (store.fact("alarm") or b"")
         store.close()
     assert liar.got == []
+
+
+class Mute(Liar):
+    """A server that says only that the run is over."""
+
+    async def known(self, caller: str | None) -> bytes:
+        return LATER
+
+
+def test_a_client_that_comes_back_after_the_end_keeps_nothing_of_the_round_it_was_in(tmp_path: Path) -> None:
+    every = members()
+    own = every[SERVER]
+    store, task = Store(tmp_path), toy_task(own.roster.clients)
+    before = Client(every["c0"], store, RoundWork(own.pipeline, task).by_name(), Options(shard=task.shards["c0"]))
+    key = notice_of(own, 0).key
+
+    async def begun() -> None:
+        await before.begin(notice_of(own, 0))
+        await before.close()
+
+    asyncio.run(begun())
+    store.keep(key, StoredLetter(SERVER, "model", b"head", b"body")).result()
+    store.close()
+    run_client(every, Mute(own, [end_of(own, 1).sign(own.keyring.identity)], hasty=True), tmp_path)
+    store = Store(tmp_path)
+    assert store.state(key) == "failed"
+    with pytest.raises(StoreError, match="the secrets of an attempt are gone"):
+        list(store.letters(key))
+    store.close()

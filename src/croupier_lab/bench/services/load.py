@@ -77,8 +77,8 @@ class Sink:
 
     def tls(self) -> Tls:
         """The server's certificate, and everybody's of the roster."""
-        keys = self.member.keyring
-        return Tls(keys.tls_key_pem, keys.tls_cert_pem, self.member.roster.certificates)
+        keys, trusted = self.member.keyring, "".join(card.certificate for card in self.member.roster.cards)
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, trusted.encode())
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
         """Whose certificate it is."""

@@ -75,10 +75,10 @@ class MortalStore(Store):
         self.life.check()
         return super()._rows(sql, *values)
 
-    def _sealed(self, key: bytes, body: bytes) -> tuple[bytes, str]:
+    def _sealed(self, key: bytes, body: bytes, held: bool = False) -> tuple[bytes, str]:
         if self.life.full:
             raise StoreError(f"{self.folder}: a letter cannot be kept (no space left on device); free some space")
-        return super()._sealed(key, body)
+        return super()._sealed(key, body, held)
 
 
 @dataclass
