@@ -2,8 +2,9 @@
 
 `agree_for_epoch` decides, from public facts alone, what clients do before a round: agree on the first secret; when
 there are newcomers, tell them the secret (`welcome`) or agree on a new one with everybody and move the models there
-(`move_model`); draw the first model. A client that is absent from a round is not excused from this: an epoch's outcome
-needs everybody's signature.
+(`move_model`); draw the first model. From an epoch's secret follows the order of hidden units of each of its rounds,
+another one each time unless it is `kept`. A client that is absent from a round is not excused from this: an epoch's
+outcome needs everybody's signature.
 
 An agreement may be half done where the server gave up on it or was killed, and is started again: some hold its outcome,
 and others signed it and did not get it. They cannot use the epoch they held before, so that everybody agrees anew.
