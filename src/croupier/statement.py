@@ -3,7 +3,7 @@
 It is computed: every part says in words what it reveals, what it rests on and what it does not claim. This file puts
 the sentences in order, and has those that follow from several parts together (amplification, rounds, anonymity), or
 that hold for every pipeline (`NETWORK`). A guarantee is a number with its theorem or a reason why there is none.
-`croupier explain` prints it; audits print it beside what they measured.
+`croupier explain` prints it; audits, runs (`summary.json`) and `croupier recommend` give it beside what they found.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from croupier.privacy.local import rounded_up, times
 CLIENT = "each client"
 NETWORK = "who talks to whom, when, and message sizes, which tell who took part and no more"
 NAMED = "none: the server sees every update with its name"
-# Of what shuffling gives; a local part with a delta of its own has that one.
+# The delta for which a shuffle's epsilon is stated. For a local guarantee with a delta of its own, `claim` refuses.
 DELTA = 1e-5
 
-# An epsilon below this is 0 to everybody.
+# An epsilon below this is 0 but for rounding.
 _NOTHING = 1e-6
 
 
@@ -52,7 +52,7 @@ class Statement:
         return asdict(self)
 
     def sentences(self) -> list[tuple[str, str]]:
-        """All that is said after the backend, each with its head, in the order in which people read it."""
+        """All that follows the line of the five parts (`backend`), each with its head, as people read it."""
         apart = "; ".join(" with ".join(pair) for pair in self.must_not_collude)
         return [
             *((f"{who} learns", what) for who, what in self.learns.items()),
@@ -133,7 +133,7 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
     local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
     open_to_all = ""
     if pipeline.encode.weights != "uniform":
-        # Neither noise hides it: a client's is on its update, and training's rests on a number that is public.
+        # Neither noise hides it: a client's is on its update, and training's takes that number as public.
         open_to_all = (
             f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
         )

@@ -1,9 +1,11 @@
 """Aggregators: how the server turns what was released into its next model.
 
-A rule says what it needs (rows, intact rows, names, differences, the server's own records), and a pipeline that cannot
-give it is refused when built (`pipeline`). `Desk` is all that a rule may use besides what was released and what it
-remembers: it reaches nothing else, so that whatever it uses is the server's own. `engine.work` calls rules and fills
-the desk; with Flower `flower.lead` does, and audits ask a rule's brief to know what the server saw.
+A rule says what it needs. A pipeline whose other parts do not give it (form, rows, intact rows, names, labels, samples)
+is refused when built (`pipeline`); what a task must give (the server's own records, answers of a network) is checked
+when a pipeline meets a task (`engine.federation.check`). `Desk` is all that a rule may use besides what was released
+and what it remembers: it reaches nothing that only clients own. `engine.work` calls rules and fills the desk; with
+Flower `flower.lead` does. Audits call some rules again to know what the server saw: the brief of those that rescale,
+and the step of those that score (`audit.seen`).
 """
 
 from __future__ import annotations
@@ -58,17 +60,17 @@ class Aggregator(Part):
     linear: ClassVar[bool] = False
     # Whether it takes a sum of rows that were scored against its reference.
     scores: ClassVar[bool] = False
-    # Whether the grid that clients round to follows the last model.
+    # Whether clients round to a grid whose step the server sets anew from the last model (`mean.Scaled`).
     rescales: ClassVar[bool] = False
 
     @property
     def asks(self) -> frozenset[str]:
-        """What it needs with its fields as they are."""
+        """`needs`, and what the values of its own fields add to that (`Clusters` with `probes_from`, for example)."""
         return self.needs
 
     @property
     def divides(self) -> bool:
-        """Whether a rule of signs divides the sum, so that it must be told how many clients' signs are in it."""
+        """Whether a rule of signs divides the sum by the weights in it, so that it must be told their total."""
         return False
 
     @property
@@ -88,7 +90,7 @@ class Aggregator(Part):
         return ()
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:
-        """The brief of a round: what is handed out besides the model, `public` and `late` together."""
+        """The brief of a round: what `public` hands out with the model and `late` later, together."""
         return {}
 
     def verify(self, model: Model, brief: Brief, layout: Layout) -> None:

@@ -1,8 +1,9 @@
 """Projected averaging: the noisier updates count only along what the least noisy ones agree on.
 
-Clients with large budgets add little noise; the directions in which they move are trusted, and what noisier clients add
-outside of these is taken for noise. Budgets come from public labels (`budget`). A description names it
-(`protocol.aggregate = "projected"`), and its rows must be whole updates.
+A client's budget is its epsilon. Clients with large budgets add little noise; the directions in which they move are
+trusted, and what noisier clients add outside of these is taken for noise. The budgets are the epsilons that rows carry
+as public labels (`aggregate.budget`). A description names the rule (`protocol.aggregate = "projected"`), and its rows
+must be whole updates.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered
 from croupier.errors import SpecError
 
-# A direction whose squared spread is less than this share of the largest is rounding.
+# A direction whose squared singular value is less than this share of the largest is rounding.
 _LEAST = 1e-12
 
 
@@ -58,8 +59,9 @@ class Projected(Angular, use="projected"):
     """PFA: the mean, with the updates of smaller budgets projected onto what those of the largest budgets span.
 
     `guides` is the share of the updates that count as of largest budget; `rank` the directions they span at most.
-    From: Liu et al. 2021 (Projected Federated Averaging), with budgets split by rank instead of clusters, one subspace
-    over all weights together, rows that are not centred first, and every client counted alike.
+    From: Liu et al. 2021 (Projected Federated Averaging), but the guides are a share of the clients, those of largest
+    budget, and no cluster of them; there is one subspace over all weights together, rows are not centred first, and
+    every client counts alike.
     """
 
     needs = Angular.needs | {"labels"}
@@ -84,6 +86,7 @@ class Projected(Angular, use="projected"):
         """The guides as they are, the others along them. Raises: ProtocolError without published budgets."""
         epsilons = published(gathered, "epsilons", f"aggregate = {self.use!r}")
         guiding = relaxed(epsilons, self.guides).to(rows.device)
+        # By these weights statistics are averaged: they are not projected.
         weights = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64, device=rows.device)
         return Move(projected(rows, guiding, self.rank), weights, memory)
 

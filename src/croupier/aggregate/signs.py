@@ -25,12 +25,14 @@ from croupier.errors import ProtocolError
 class SignTrust(Aggregator, use="sign-trust"):
     """The model moves by `lr` times the weighted mean of the accepted signs, or, with `output` "sign", times its sign.
 
-    The reference is the sign of what the server's own root data teach (`reference` "root"), or the last step's sign
-    ("last", from the second round on). `shown` "late" commits to it before the clients train and shows it to those who
-    compute the release once all updates are fixed; "public" shows it to everybody at once, so that a client can copy
-    it. When no row is accepted the model stays, or follows what the root data teach (`empty`).
+    The reference is the sign of what the server's own root data teach (`reference` "root"), or the sign of the last
+    step's votes, ties counted as up ("last", once a step was taken; until then as "root"). `shown` "late" commits to it
+    before the clients train and shows it to those who compute the release once all updates are fixed; "public" shows it
+    to everybody at once as well, so that a client can copy it. When no row is accepted the model stays, or follows what
+    the root data teach (`empty`).
 
-    RAIN's equations 9 to 12 and Algorithm 2's next direction. Not as printed: the late reference.
+    From: RAIN, equations 9 to 12; `reference` "last" is the next direction of its Algorithm 2. Not as printed: the late
+    reference.
     """
 
     forms: ClassVar[frozenset[Form]] = frozenset({"delta"})
@@ -64,7 +66,7 @@ class SignTrust(Aggregator, use="sign-trust"):
 
     @property
     def divides(self) -> bool:
-        """With output = 'mean'."""
+        """Whether it divides the votes by their weight: with output = 'mean'."""
         return self.output == "mean"
 
     def public(self, layout: Layout) -> tuple[wire.Field, ...]:
@@ -91,7 +93,7 @@ class SignTrust(Aggregator, use="sign-trust"):
         return bits
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
-        """One model."""
+        """The next model, and the memory: how many rounds had no accepted row, and the last direction if it is used."""
         if gathered.sums is None or gathered.weights is None:
             raise ProtocolError("aggregate = 'sign-trust' takes scored sums; use release = 'scored'")
         start, total = desk.models[0], int(gathered.weights.sum())

@@ -1,4 +1,4 @@
-"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for.
+"""What an audit found, as a terminal shows it: the matrix, the verdict, remarks, and attacks where that is asked for.
 
 `cli.audit` calls `show` once the report is made. The words are those of the page, from `audit.report.read`; the marks
 are shorter (`MARKS`), and all is fitted into the width of a window.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from croupier.audit.report.read import Lenient
 
-# Heads of the matrix that fit into 80 columns.
+# Heads of the matrix, short enough that all of them with their numbers fit into 80 columns.
 SHORT = {
     "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
     "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
@@ -23,13 +23,14 @@ MARKS = {
     "could not be judged": "?", "not tested": "?", "does not apply": "-", "did not run": "x", "not asked": " ",
 }  # fmt: skip
 LEGEND = "! leak or damage, * worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
+# What the line under the matrix says of units other than a share; the page's own are in `audit.report.read`.
 UNITS = {
     "dB": "dB (10 more: a tenth of the squared error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
 }  # fmt: skip
 
 
 def show(found: Mapping[str, Any], verbose: bool = False) -> None:
-    """The matrix, the verdict, and under --verbose every adversary and attack."""
+    """The matrix, the verdict, what is recommended, its cost, remarks, what was not run; with `verbose` all attacks."""
     from croupier.audit.report.read import LOST, Lenient, absent, cost, remarks, stamp
     from croupier.cli.fit import wrapped
 
@@ -55,7 +56,10 @@ def show(found: Mapping[str, Any], verbose: bool = False) -> None:
 
 
 def _matrix(found: Mapping[str, Any]) -> None:
-    """Defences by questions; a question that nobody could be asked has no column."""
+    """Defences by questions; a question without an answer for any defence is named below and has no column.
+
+    The last columns are the model's measure and what a client sends a round.
+    """
     from rich.table import Table
 
     from croupier.audit.report.read import Lenient, columns
@@ -95,7 +99,7 @@ def _cell(one: Mapping[str, Any], unit: str) -> str:
 
 
 def _attacks(found: Lenient) -> None:
-    """Every attack of every adversary on every defence, as the page has them."""
+    """Every attack on every defence, as the page has them; adversaries that did not attack are left out."""
     from rich.table import Table
 
     from croupier.audit.report.read import attacks

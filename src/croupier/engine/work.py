@@ -1,9 +1,9 @@
 """The work that parties of a round ask for by name (fit, brief, aggregate, ...), and the book of what clients release.
 
 A party yields `Work(name, args)` for whatever takes data, a network or a rule, and a driver runs all work of one name
-together. `RoundWork.by_name` has the functions behind the names: `engine.loop` hands them to the driver of a
-simulation, `service.start` to a deployed party. `ReleaseBook` is the loop's: what counts as released in a round,
-however many attempts it takes.
+together. `RoundWork.by_name` has the functions behind all names but `spend`: `engine.loop` hands them to the driver of
+a simulation, `service.start` to deployed clients and the server. `spend` is `ReleaseBook`'s in the loop (what counts as
+released in a round, however many attempts it takes), and `service.party`'s in a deployment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Jobs = Sequence[tuple[Any, ...]]
 
 
 def nowhere(client: str, event: Mapping[str, Any]) -> None:
-    """Write a release down nowhere: a simulation that is never resumed keeps its ledgers in memory alone."""
+    """Write no release to disk: for a simulation that is never resumed, whose ledgers stay in memory."""
 
 
 def permuting_of(task: Task) -> Permuting | None:
@@ -69,8 +69,8 @@ class ReleaseBook:
 class RoundWork:
     """The functions behind the names of work. Updates are kept, so that a second attempt sends the same update again.
 
-    `most` is how many updates are kept; all where it is None. A deployed client keeps one, so that its process does not
-    grow from round to round.
+    `most` is how many updates are kept, None for all. In the loop this object lives for one round; a deployed party's
+    lives as long as its process and keeps one update, so that the process does not grow from round to round.
     """
 
     pipeline: Pipeline
@@ -79,7 +79,7 @@ class RoundWork:
     fits: dict[bytes, tuple[Tensor, Update | CroupierError]] = field(default_factory=dict, repr=False)
 
     def by_name(self) -> WorkByName:
-        """All functions by name; permuting and drawing models only where the task shows its network."""
+        """All functions by name but `spend`; permuting and drawing models only where the task shows its network."""
         permuting = permuting_of(self.task)
         permute: WorkByName = {} if permuting is None else {"permute": permuting, "permute input": permuting.inputs}
         mine: WorkByName = {

@@ -2,9 +2,9 @@
 
 A client of a few hundred records leaves a processor idle most of the time. Here the models of many such clients are
 stacked along a new first axis and take each step together, every client on its own batch and with its own optimiser
-state. Which clients are stacked is the description's choice (`task.together`), because sums then round differently in
-their last bits. `learn.train` decides between this and training one by one, and is the only caller of
-`train_together`.
+state. How many are stacked is the description's choice (`task.together`), because sums then round differently in their
+last bits; which ones follows from their sizes. `learn.train` decides between this and training one by one, and is the
+only caller of `train_together`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from croupier.learn.loss import USUAL, loss_of
 Client = tuple[Tensor, Records, torch.Generator]
 # The gradient of each of the stacked weights, by one batch a client, its targets, and what each record counts for.
 Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
-# Weights that are worth a thread: with fewer of them a step is over before another thread is awake.
+# A thread's least share of the weights: with fewer of them a step is over before another thread is awake.
 _SHARE = 1 << 15
 
 
@@ -38,7 +38,7 @@ def train_together(
     """Train each client from its start on its own records; the same steps as alone, up to rounding.
 
     Clients come with most records first: those who are done early form the tail, which later steps leave alone.
-    `whole`: take a step on all weights at once and not tensor by tensor; unless given, so on a device, not on a CPU.
+    `whole` (not `fit.whole`): a step takes all weights at once and not tensor by tensor; by default on a device alone.
     `threads`: among how many the clients of a step are divided, where gradients are made by hand; see `offers_by_hand`.
     """
     device = net.weights.device
@@ -103,7 +103,8 @@ def _gradients(module: nn.Module, goal: str, leaves: Mapping[str, Tensor], width
 def _begun(starts: Sequence[Tensor], size: int, device: torch.device, own: bool) -> Tensor:
     """A row of weights for each client. One model that is handed to all of them goes to the device once.
 
-    With `own` each client then gets a copy of it. Without, one row stands for all, because the caller copies tensors.
+    With `own` each client then gets a copy of that model. Without, one row of it stands for all, because the caller
+    copies tensors.
     """
     model = starts[0]
     if all(start is model or start.data_ptr() == model.data_ptr() for start in starts):
@@ -120,7 +121,7 @@ def home(rows: Tensor) -> Tensor:
 
 
 def _left(fit: Fit, grads: Sequence[Tensor]) -> Sequence[Tensor]:
-    """What a fit leaves of each client's whole gradient, leaf by leaf again; without a copy where that is all of it."""
+    """Each client's gradient after a fit's pruning, tensor by tensor again; without a copy where it prunes nothing."""
     if fit.whole:
         return grads
     rows = fit.left(torch.cat([grad.flatten(1) for grad in grads], 1))
@@ -175,7 +176,7 @@ class _Heap:
     def taken(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Each client's inputs, and all targets one after another."""
         places = index.flatten()
-        # Whole records are copied; by its square form, an index is applied number by number.
+        # A flat index copies whole records; `x[index]` would copy them number by number.
         inputs = self.x.index_select(0, places)
         return inputs.view(*index.shape, *inputs.shape[1:]), self.y.index_select(0, places)
 

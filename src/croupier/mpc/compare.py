@@ -1,15 +1,16 @@
 """Is a shared number negative, and is it 0? Answered in shared bits.
 
-It is masked comparison with edaBits, random numbers whose bits are shared too. The parties open c = z + r for a dealt r
-whose bits they share. Then z = c - r, and its top bit is that of c plus that of r plus the borrow from the places
-below, which is [c < r] there (bits are added by XOR). Places are joined to stretches: `less` says that c is below r in
-a stretch, `same` that they are equal in it, and a stretch joins a lower one as (less + same less', same same'). In one
-place `less` is that c lacks a bit that r has. What two places give together depends on r only by products of two of its
-bits, which are dealt; so a tree over pairs is left: 4 rounds for 32 bits, 5 for 64, and one before to open c. z is 0
-where all places agree, which the same tree tells.
+Numbers are compared under a mask made of edaBits, dealt random numbers whose bits are shared too. The parties open
+c = z + r for such an r. Then z = c - r, and its top bit is that of c plus that of r plus the borrow from the places
+below, which is [c < r] there (bits are added by XOR). Places (of bits) are joined to stretches: `less` says that c is
+below r in a stretch, `same` that they are equal in it, and a stretch joins a lower one as (less + same less',
+same same'). In one place `less` is that c lacks a bit that r has. What two places give together needs of r, beyond its
+shared bits, only the product of the two, which is dealt; so a tree over pairs is left: 4 rounds for 32 bits, 5 for 64,
+and one before to open c. z is 0 where all places agree, which the same tree tells.
 
-`ranks` sorts with it, `signs` opens nothing but its answer, and `trust` computes thresholds by it. The number of rounds
-matters more than the work: two servers wait for each other once a level of the tree.
+`ranks` orders numbers by it as far as a median needs, `signs` opens its answers, the signs of sums, and `trust`
+computes thresholds by it. The number of rounds matters more than the work: two servers wait for each other once a level
+of the tree.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ from croupier.mpc.ring import Z32, Residues, Ring, kind, opened, schema
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the tree, which joins `joins` pairs of stretches: planes on either side, and which of them meet."""
+    """One level of the tree, which joins `joins` pairs of stretches.
+
+    It has so many planes on the left and on the right (`boolean` says what a plane is), and `pairs` of which left with
+    which right one are multiplied (AND).
+    """
 
     joins: int
     lefts: int
@@ -39,7 +44,7 @@ class Level:
 
 
 def levels(ring: Ring, zero: bool) -> tuple[Level, ...]:
-    """The tree. Whether the lowest stretch agrees is asked only for 0, and so is whether the very top place does."""
+    """The tree. Only [z = 0] needs to know whether the lowest stretch agrees, and whether the top place does."""
     out, joins, skip = [], ring.bits // 4, 0 if zero else 1
     while joins:
         less = [(i, i) for i in range(joins)]
@@ -147,7 +152,7 @@ def deal_negative(dealer: Dealer, count: int, ring: Ring) -> None:
 
 
 def negative(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, reader: ShareReader) -> SubFlow:
-    """Shares of min(z, 0): a comparison, and its bit times the number. Reveals: nothing."""
+    """Shares of min(z, 0): a comparison, and its bit times the number. Reveals: uniform numbers only."""
     found = yield from steps(me, peer, prefix, shares, ring, False, reader)
     return (yield from products.chosen(me, peer, kind(prefix, "m"), found[0], shares, ring, reader))
 

@@ -1,12 +1,14 @@
 """Bits under ElGamal encryption that many servers mix: keys, bits with proofs, fresh randomness, and joint opening.
 
 A bit b is (R, C) = (r G, b G + r K), where K is the sum of all servers' keys. Every proof is made non-interactive by
-hashing all that it is about, and `context`, which binds it to the attempt, the roster, the keys and who made it.
+hashing all that it is about, and `context`, which the caller makes: it names the attempt, the roster and who proves,
+and for all but a key's own proof the keys (`place.chain.mix_record`).
 
-A client proves of every bit that it is 0 or 1 (Cramer, Damgard and Schoenmakers 1994); the place of the bit is hashed
-too, so that nobody can send another's bit as its own. All equations of a client are checked as one random combination:
-a wrong one passes with probability 2^-128. `place.chain.proven` plays this with `place.chain.mix_record`, and
-`place.chain.proven_cost` times it to say beforehand what a round costs.
+A client proves of every bit that it is 0 or 1 (Cramer, Damgard and Schoenmakers 1994). The context names the client, so
+that nobody can send another's bit as its own; the place of the bit is hashed too, so that none can be moved. All
+equations of a client are checked as one random combination: a wrong one passes with probability 2^-128. Clients of
+`place.chain.proven` encrypt by it, `place.chain.proven_flow` and `place.chain.mix_record` play and check the servers'
+part, and `place.chain.proven_cost` times it to say beforehand what a round costs.
 
 What a proof draws hangs on what it is about, too, and not on coins alone: two statements never share a nonce, which
 would show the secret, whatever became of the coins.
@@ -106,12 +108,12 @@ def _asked(context: bytes, second: Points, shown: tuple[Points, Points], commits
 
 
 def _said(purpose: str, context: bytes, *points: Points) -> bytes:
-    """What stands for a purpose, a context and points."""
+    """The digest of a purpose, a context and points."""
     return canon.digest((purpose, context, *(curve.encode(one).tobytes() for one in points)))
 
 
 def prove_key(key: MixKey, context: bytes, coins: Coins) -> Bytes:
-    """That a server knows its own key: a key made from the others' would cancel them."""
+    """A proof that a server knows its key: else it could take a key less the sum of all others', and open alone."""
     point = curve.generators(1)
     return np.concatenate([
         curve.encode(curve.times(point, [key.secret])).reshape(-1),
@@ -153,7 +155,7 @@ def encrypt(bits: Bytes, key: Points, context: bytes, coins: Coins) -> tuple[Byt
 
 
 def _shifted(points: Points, bits: npt.NDArray[np.int64]) -> Points:
-    """Points plus G where the bit is 1. Both are computed, so that time tells nothing."""
+    """Points plus G where the bit is 1. The sum is computed for either bit, so that its time does not tell which."""
     one = np.repeat(curve.base([1]), len(points), 0)
     return np.where(bits.astype(bool)[:, None], curve.plus(points, one), points)
 
@@ -194,7 +196,7 @@ def refreshed(ciphers: Ciphertexts, key: Points, fresh: Sequence[int]) -> Cipher
 
 def prove_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
                context: bytes, fresh: Sequence[int], coins: Coins) -> Bytes:  # fmt: skip
-    """That no block's sum changed, for all blocks at once."""
+    """A proof that no block's sum changed, for all blocks at once."""
     about, weights, shown = _sum_statement(before, after, blocks, key, context)
     at = iter(weights)
     secret = sum(next(at) * sum(fresh[i] for i in row) for rows in blocks for row in rows.tolist())
@@ -213,7 +215,7 @@ def check_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray
 
 def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
                    context: bytes) -> tuple[bytes, list[int], tuple[Points, Points]]:  # fmt: skip
-    """What stands for all of it, a weight for each block, and the two points that must have one logarithm."""
+    """The digest of the whole claim, a weight for each block, and the two points that must have one logarithm."""
     lie = [(rows.shape, np.ascontiguousarray(rows, "<i8").tobytes()) for rows in blocks]
     said = (before.packed().tobytes(), after.packed().tobytes(), curve.encode(key).tobytes())
     about = canon.digest(("sums", context, lie, *said))
@@ -231,7 +233,7 @@ def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDA
 
 
 def open_part(ciphers: Ciphertexts, key: MixKey, context: bytes, coins: Coins) -> tuple[Points, Bytes]:
-    """What one server contributes to opening, and that it used its key."""
+    """What one server contributes to opening, and a proof that it used its key."""
     parts = curve.times(ciphers.r, [key.secret] * len(ciphers))
     about, second, shown = _open_statement(ciphers, parts, key.public, context)
     return parts, same_log(about, second, shown, key.secret, coins)

@@ -1,13 +1,14 @@
 """What one-use material is bound to, and a holder that lets go of it once.
 
-Two servers shuffle with random numbers that fit each other (a *correlation*). Used twice, these would tell each server
-the other's permutation: the difference of two messages under one mask is the permuted difference of what was masked.
-Masks, keys and boxes must not be used twice either.
+Two servers shuffle with random numbers that fit each other (a *correlation*). Used twice, these could tell one server
+the other's permutation: the difference of two messages under one mask is the difference of what was masked, and what
+was masked may lie in the secret order. Masks, keys and boxes must not be used twice either.
 
-`SingleUse` is how shuffles keep that rule (`translate`, `convert`, `onion`): what was taken is gone, whatever became of
-the attempt, and a second try needs fresh material. An `Occasion` names one attempt, so that whatever is signed, sealed
-or hashed under its label counts in that attempt only: shuffles, boxes, proofs and agreements use it. Across restarts of
-a program `engine.journal` keeps the same rule on disk.
+`SingleUse` keeps that rule for `translate`, `onion` and `convert` (dealt material of RAIN's own shuffle has
+`dealer.ShuffleShare.take`): what was taken is gone, whatever became of the attempt, and a second try needs fresh
+material. An `Occasion` names one attempt, so that whatever is signed, sealed or hashed under its label counts in that
+attempt only: shuffles, boxes, proofs and agreements use it. Across restarts of a program `engine.journal` keeps the
+same rule on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Occasion:
-    """One attempt of one round of one run, for the roster that was invited to it."""
+    """One attempt of one round of one run, for those who were invited to it (`roster` is the digest of their names)."""
 
     run: bytes
     round: int

@@ -3,8 +3,9 @@
 A client's row x is the XOR of PRG(seed) and a rest. The client closes three boxes. The inner one holds the seed and is
 for server 0; the middle one holds the rest and the inner box and is for server 1; the outer one holds the middle box
 and is for server 0, which opens it, permutes and passes the middle boxes on. Server 1 opens these, permutes, keeps the
-rests and hands the inner boxes back. Server 0 sees those only after server 1 has permuted them, and server 1 never sees
-the order from before server 0 permuted: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
+rests and hands the inner boxes back. Server 0 sees inner boxes only after server 1 has permuted them, and server 1
+never sees the order from before server 0 permuted: row i of the result is x_{π0(π1(i))}, and neither knows the other's
+factor.
 
 For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
 would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
@@ -12,7 +13,8 @@ attempt and names nobody: whose it is, nobody knows any more.
 
 One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`, in `place.two_servers.shuffle_flows`). There a
 dealer is still needed after the shuffle, to turn XOR shares into numbers that can be added (`convert`).
-`place.chain.boxes` is the form for more servers, in which the server itself gets the rows.
+`place.chain.boxes` is the form for a chain of servers (`chain` names it `onion`, too), in which the federation's own
+server gets the rows.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def passed(group: Xor) -> tuple[int, int]:
 
 
 def wrap(group: Xor, row: Rows, publics: tuple[bytes, bytes], occasion: Occasion, coins: Coins) -> bytes:
-    """A client's row, for the servers' public keys of this attempt. A node must not serve for two rows."""
+    """A client's row, for the servers' public keys of this attempt. `coins` must not serve for two rows."""
     seed = coins.child("seed").export()
     rest = group.pack(group.subtract(group.unpack(group.pack(row), 1), _stretched(group, [seed])))
     inner = _close(publics[0], INNER, seed, occasion, coins)
@@ -73,7 +75,7 @@ def enter(
     Raises: ProtocolError that names a client whose outer layer does not open, which `sound` should have left out;
     IntegrityError or WireError, which name nobody, for copies and for what is wrong below that layer.
 
-    Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
+    Reveals: to server 0 its own order, and seeds in the final order, which are uniform.
     """
     key = lock.take(occasion)
     refuse_repeats([*arrived.values()])
@@ -95,7 +97,7 @@ def enter(
 def leave(group: Xor, rows: int, lock: SingleUse[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
     """Server 1: its share of the shuffled rows.
 
-    Reveals: to server 1 its own order, and rests in server 0's, which are uniform.
+    Reveals: to server 1 its own order, and rests in server 0's order, which are uniform.
     """
     key = lock.take(occasion)
     boxes = _cut((yield b""), rows, _middle(group))

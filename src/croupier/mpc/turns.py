@@ -1,8 +1,9 @@
-"""A talk of bytes between two parties as letters: a kind for what each says in each turn, of a length known before.
+"""Plays a talk (`mpc.talk`: two parties send each other bytes, turn by turn) as letters of a round.
 
 The wire (`core.wire`) knows no free-form bytes: every letter has a kind and a length that both sides know before it
-comes. Here the talks of `translate`, `convert`, `correlate` and `onion` get them. `place.two_servers.shuffles` lists
-the turns of each, `place.two_servers.shuffle_flows` plays them, and `place.two_servers.pooled` reads them again.
+comes. Here what each party says in each turn of `translate`, `convert`, `correlate` and `onion` gets such a kind and
+length. `place.two_servers.shuffles` lists the turns of each, `place.two_servers.shuffle_flows` plays them, and
+`place.two_servers.pooled` finds the letters in servers' views, for audits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ Turns = tuple[tuple[int, int], ...]
 
 
 def flow(me: int, peer: str, prefix: str, talk: Talk[T], turns: Turns) -> SubFlow:
-    """What the talk comes to. Raises: ProtocolError when it takes other turns than these."""
+    """Play the talk of party `me` (0 or 1), and return what the talk returns; `prefix` begins its letters' kinds.
+
+    Raises: ProtocolError when it takes more or fewer turns than these, or says more or fewer bytes in one.
+    """
     said = next(talk)
     for number, sizes in enumerate(turns):
         if len(said) != sizes[me]:

@@ -1,8 +1,9 @@
 """What an opened sum of weighted signs tells of its rows: z_j = sum over i of w_i b_ij, w_i known, b_ij = 1 or -1.
 
-Every column j is a subset sum with the same known weights of the rows i. Few levels of weights leave counts of ones per
-level; many distinct weights leave one solution, and every bit of every row is open. The audit's question `carries` asks
-it of RAIN's sums (`release.scored`), and `croupier bench opened` measures it for many settings.
+With bits 1 or 0 the same is a subset sum s_j, the weights of the rows whose bit is 1, and z_j = 2 s_j - (all weights):
+every column has the same known weights. With few distinct weights many columns of bits fit a sum; with many distinct
+ones mostly a single column does, and every bit of every row is open. The audit's question `carries` asks it of RAIN's
+sums (`release.scored`), and `croupier bench opened` measures it for many settings.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from croupier.errors import RangeError
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# The most distinct sums that are held at once.
+# More distinct sums than these are refused.
 _ROOM = 1 << 22
 
 
 @dataclass(frozen=True)
 class SumChances:
-    """Every sum of the weights of the rows that hold 1: how likely it is, and in how many ways it comes about."""
+    """Every subset sum (the weights of the rows with bit 1): how likely it is, and in how many ways it comes about."""
 
     values: Ints
     chances: Floats
@@ -54,7 +55,8 @@ def sum_chances(weights: Sequence[int], ones: Sequence[float]) -> SumChances:
 def unique_share(weights: Sequence[int], flip: float) -> float:
     """The share of columns whose sum has one solution only, so that every bit of every row that counts is known.
 
-    Bits are 1 with chance 1 - flip; which way they flip from does not matter. Rows of weight 0 are not in the sum.
+    Bits are 1 with chance 1 - flip. With chance flip the share would be the same: turning all bits round makes of s the
+    sum of all weights less s, which has as many solutions. Rows of weight 0 are not in the sum.
     """
     found = sum_chances(weights, [1 - flip] * len(weights))
     return float(found.chances[found.ways == 1].sum())
@@ -78,7 +80,7 @@ class SumLeakage:
 
 
 def posterior(weights: Sequence[int], ones: Sequence[float], row: int) -> tuple[Ints, Floats, Floats]:
-    """Every sum, how likely it is, and the chance given it that this row holds 1: the exact decoder."""
+    """Every subset sum, how likely it is, and the chance given it that this row holds 1: the exact decoder."""
     others = sum_chances([*weights[:row], *weights[row + 1 :]], [*ones[:row], *ones[row + 1 :]])
     weight, one = int(weights[row]), ones[row]
     whole = others.with_row(weight, one)
@@ -103,7 +105,7 @@ def row_leakage(weights: Sequence[int], ones: Sequence[float], row: int) -> RowL
 def sum_leakage(weights: Sequence[int], flip: float) -> SumLeakage:
     """What opening tells, when every bit differs with chance `flip` from a direction that the reader knows.
 
-    The direction is what the sum is for, so only what is told beyond it counts against a row; with `flip` = 0.5 no
+    RAIN opens the sum for that direction, so only what is told beyond it counts against a row. With `flip` = 0.5 no
     direction is known.
     """
     ones = [1 - flip] * len(weights)

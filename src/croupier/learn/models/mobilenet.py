@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al. 2018) for small pictures, with torchvision's names for the weights.
 
-IntraShuffler's Table 9 trains it, and its Table 7 takes its number of weights. `norm` may replace batch
-statistics, which would travel unnoised (`grouped`).
+The laboratory's rerun of IntraShuffler's Table 9 trains it, and its rerun of Table 7 takes a vector of as many values.
+`norm` may replace batch normalisation, whose running statistics would travel beside the weights (`grouped`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Inverted(nn.Module):
 class MobileNet(nn.Module):
     """Seventeen inverted residual blocks on RGB pictures; 2,236,682 weights for 10 classes at width 1.
 
-    `first` is done to the pictures before all else.
+    `first`, which has no weights, standardises the pictures before the network sees them.
     """
 
     def __init__(
@@ -72,10 +72,11 @@ class MobileNet(nn.Module):
 
 
 class MobileNetV2(Network, use="mobilenet"):
-    """MobileNetV2 without pretrained weights, with two steps of 2 left out so that it suits pictures of 32 x 32.
+    """MobileNetV2 without pretrained weights, with two strides of 2 made 1 so that it suits pictures of 32 x 32.
 
-    `width` multiplies the channels. `standardise` brings pixels to [-1, 1]. `norm` may be by group: then nothing but
-    weights travels, which updates that are clipped and noised need.
+    `width` multiplies the channels, which are rounded to multiples of 8; the last layer's 1280 never become fewer.
+    `standardise` brings pixels to [-1, 1]. `norm` may be by group: then nothing but weights travels, which updates that
+    are clipped and noised need.
     """
 
     width: float = Field(1.0, gt=0, le=4, description="multiplies the channels")

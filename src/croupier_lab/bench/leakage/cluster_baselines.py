@@ -1,9 +1,10 @@
-"""Clusters beside the usual robust rules on clear updates: what honest clients receive, and who is kept apart.
+"""A clustering rule beside FedAvg and robust rules on clear updates: what honest clients receive, who is kept apart.
 
 The audit's question `poisoning` attacks a description's protocol as it is. Here the server's rule is played alone on
 clear updates, which is enough, because a permutation that all clients share changes neither answers nor means. All
 rules train from the same first model on the same records with the same clients a round. The server's own records for
-FLTrust (100, unless the description has some) are kept back under every rule. `croupier bench clusters` runs it.
+FLTrust (100, unless the description has some) are kept back under every rule. `audit.attacked_training`,
+`attacks.clustered_training` and `attacks.cluster_purity` say what the measures are. `croupier bench clusters` runs it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterTask
 from croupier_lab.attacks.rules_under_attack import on_clear_updates
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
-# The share of malicious clients that is told to the rules that assume a number of them.
+# The share of malicious clients that is told to the two rules that assume a number (Trimmed Mean, Multi-Krum).
 SHARE = 0.25
-# The fields of `Purity` that are shown of a round's groups, and of all clients' last labels.
+# What is reported: fields of `Purity`, of each round's groups and of all clients' last labels, and of `ClusterOutcome`.
 OF_ROUND = ("all", "several", "one", "groups", "together")
 OF_LABELS = (*OF_ROUND, "alone")
 MEASURES = ("received", "weighted", "clusters", "success")
@@ -50,7 +51,11 @@ class ClusterSize(BenchSize):
 
 
 def measure(size: ClusterSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Every attack of the audit under every rule. Raises: SpecError where the description has no clusters."""
+    """Every attack of the audit, and none, under every rule.
+
+    Raises: SpecError where the description's rule asks no models for answers, as only clusters do, or asks about
+    clients' own samples, which clear updates here do not bring.
+    """
     spec = load(size.description)
     rule, setting = spec.protocol.aggregate, setting_of(spec)
     if "answers" not in rule.asks:
@@ -83,7 +88,7 @@ def beside_clusters(setting: Setting, rule: Aggregator, seed: int, watch: Watch 
 
 
 def baselines(cohort: int) -> dict[str, Aggregator]:
-    """The usual rules that can be used with so many clients, told that a quarter of them are malicious."""
+    """FedAvg and robust rules that so many clients suffice for; `liars` is the number that some of them are told."""
     few, unfit = liars(cohort), unfit_baselines(cohort)
     every: dict[str, Aggregator] = {
         "FedAvg": Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=few), "Multi-Krum": MultiKrum(f=few),

@@ -63,7 +63,7 @@ def describe(size: SimulationSize) -> Spec:
 
 
 def measure(size: SimulationSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Run both sides and report. Memory comes first, so that its mark is not another measurement's."""
+    """Measure all and report. Memory comes first, so that its high-water mark is not another measurement's."""
     if Machine.parse({"device": size.device}, "run").device != "cpu":
         return device_rounds.beside(describe(size), size.device, seed, size.repeats, watch)
     spec, coins, repeats = describe(size), Coins.from_seed(seed), size.repeats
@@ -72,7 +72,7 @@ def measure(size: SimulationSize, seed: int, watch: Watch = ignore) -> dict[str,
     gc.collect()
     gc.freeze()
     first_mark, last_mark = _marks(spec, coins, size.rounds)
-    # Both sides may use every core: each is reported at the worker count that suits it best.
+    # Stacked and one by one, with one worker and with one a core: each way is reported at its better worker count.
     sides = [(together, workers) for together in (spec.task.together, 1) for workers in sorted({1, cores})]
     made = [_made(spec, coins, together, workers) for together, workers in sides]
     rates = dict(zip(sides, _rates(made, spec, coins, repeats), strict=True))
@@ -151,7 +151,7 @@ def _difference(spec: Spec, coins: Coins) -> float:
 
 
 def _marks(spec: Spec, coins: Coins, last: int) -> tuple[int, int]:
-    """The resident high-water mark after round 5 and after the last."""
+    """The most memory that was ever resident (the high-water mark), in bytes, after round 5 and after the last."""
     made, first = _made(spec, coins, spec.task.together, os.cpu_count() or 1), 0
     for done in _rounds(made, spec, coins, last):
         if done.number + 1 == 5:
@@ -160,7 +160,7 @@ def _marks(spec: Spec, coins: Coins, last: int) -> tuple[int, int]:
 
 
 def _tiny() -> float:
-    """Seconds of a whole small command: start-up, ten clients, two rounds, files written."""
+    """Seconds of a whole small command, the best of three: start-up, ten clients, two rounds, files written."""
     sets = [part for setting in TINY for part in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "croupier", "run", "digits", *sets, "--seed", "1", "--out"]
@@ -174,7 +174,10 @@ def _timed(command: list[str]) -> float:
 
 
 def _tiny_flower() -> float | None:
-    """The same under `flwr run`, or None where Flower and its simulation engine are not installed."""
+    """The same under `flwr run`, once; None where its run did not end well, as where Flower is not installed.
+
+    Raises: subprocess.TimeoutExpired when Flower takes too long.
+    """
     start = time.perf_counter()
     said = run_flower(FLOWER_HOME)
     # Its exit status is 0 even when every client failed: the app's own last line is the proof.
@@ -182,7 +185,11 @@ def _tiny_flower() -> float | None:
 
 
 def run_flower(config: str, more: Sequence[str] = (), timeout: float = 300) -> str:
-    """What the tiny app says under `flwr run`; nothing where Flower is not installed. Whatever it starts is ended."""
+    """What the tiny app says under `flwr run`; nothing where Flower is not installed.
+
+    What Flower leaves running is told to end, on systems with /proc. Raises: subprocess.TimeoutExpired after `timeout`
+    seconds.
+    """
     # Flower starts its own background programs by name: they lie beside this interpreter.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     flwr = shutil.which("flwr", path=path)

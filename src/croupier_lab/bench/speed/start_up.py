@@ -1,9 +1,9 @@
-"""What commands pay before they do anything: help, a tiny job, a protected client, and the first run after installing.
+"""What commands pay before they do anything: help, a tiny job, the digits preset, a protected sum, and a first run.
 
-`croupier bench start` runs it. Each is a process of its own, and `python -c "import torch"`, which nobody can avoid,
-stands beside them in the same turns. The first run is made from a copy of the packages that nobody has run yet: no
-bytecode and no compiled loops lie beside its files. On a machine that others use, go by the processor seconds
-(`_cpu_s`).
+`croupier bench start` runs it. Each is a process of its own, and `python -c "import torch"`, which all of them but help
+need, stands beside them in the same turns. After these turns come first runs, each from a fresh copy of the packages as
+a checkout has them: no bytecode and no compiled loops lie beside its files. On a machine that others use, go by the
+processor seconds (`_cpu_s`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 TINY = ("--set", "federation.rounds=2", "--set", "task.fit.epochs=1")
 RUN = ("-m", "croupier", "run", "--seed", "1", "--out")
-# A Flower client is a fresh process for every message. This is more than its share, all parties of a small sum, but for
-# training and the network.
+# A Flower client is a fresh process for every message. In its place one small sum is played, by all parties in one
+# process: more than a client's own part, but without training and network.
 CLIENT = "from croupier_lab.bench.speed.start_up import protected; protected()"
 EVERY: Mapping[str, tuple[str, ...]] = {
     "import_torch": ("-c", "import torch"),
@@ -60,12 +60,15 @@ class Spent:
 
 
 def measure(size: StartSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Start everything, in turn, so that a slow moment of the machine falls on all alike."""
+    """Start all but first runs by turns, so that a slow moment of the machine falls on all alike; then first runs.
+
+    One turn more than `repeats` is played, and the first is not counted.
+    """
     taken: dict[str, list[Spent]] = {name: [] for name in (*EVERY, "first_run", "second_run")}
     for turn in range(size.repeats + 1):
         watch(f"turn {turn} of {size.repeats}")
         for name, words in EVERY.items():
-            # The first turn fetches files from the disk.
+            # Nothing of turn 0 is kept: it fetches files from the disk.
             taken[name] += [started(words)][: min(turn, 1)]
     for _ in range(size.first):
         watch("a first run")
@@ -95,7 +98,7 @@ def protected() -> None:
 
 
 def started(words: Sequence[str], packages: Path | None = None) -> Spent:
-    """Run Python with these words to its end, in a folder that is then gone. Raises: CroupierError when it fails."""
+    """Run Python with these arguments, in a folder that is gone after it. Raises: CroupierError when it fails."""
     here = packages or Path(croupier.__file__).parents[1]
     own = {**os.environ, "PYTHONPATH": str(here)}
     if packages is not None:

@@ -1,6 +1,7 @@
-"""IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups before and after, links round by round.
+"""IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups of behaviour, cosines after a shuffle, and links.
 
-They draw the audits of `attack_settings`: those that `attack_tables` tabulates, and that of people's activities.
+They draw the audits of `attack_settings` that `attack_tables` tabulates, but for CIFAR-10 split evenly, and that of
+people's activities. "Rows" are updates in the audit's words, and lines of a figure's table in the code here.
 `croupier reproduce intra/figure2` (to `intra/figure7`) runs them.
 """
 
@@ -27,7 +28,7 @@ Watch = Callable[[str], None]
 Row = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 LACKING = ("Pecan Street", "ComStock")
-# At most so many rows are drawn as spots.
+# At most so many updates of one panel are drawn as spots.
 DRAWN = 400
 
 
@@ -82,9 +83,9 @@ def _figure2(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 
 def _separated(views: Sequence[tuple[View, str]], scale: Scale, means: Means, seeds: Sequence[int],
                watch: Watch) -> list[Row]:  # fmt: skip
-    """How far groups of clients are apart in each view and denoiser: accuracy, separability, clusters.
+    """How far the classes of an attribute are apart in each view and denoiser: accuracy, separability, clusters (ARI).
 
-    The spots that are drawn are those of the first seed.
+    The spots that are drawn are those of the first seed, at the noise `LOUD` alone (`_draw3`).
     """
     found = audited(HOUSEHOLDS, scale, means, seeds, watch)
     rows = []
@@ -256,7 +257,7 @@ def _says7(rows: Rows) -> list[str]:
 
 
 def verdict(mark: Mapping[str, Any]) -> str:
-    """Whether links are above a random pick, in words."""
+    """In words whether links are above a random pick, or that they are not scored because the control failed."""
     if mark.get("control") is False:
         return "not scored: it fails its control"
     return "above a random pick" if mark["above"]["low"] > 0 else "not shown to be above a random pick"

@@ -51,7 +51,7 @@ def printed_shuffle(share: Rows, common: Common, server: int) -> Rows:
 
 
 def recombined(out: Rows, clear: Rows) -> int:
-    """How many rows of a result are rows that went in, which a right shuffle gives back all."""
+    """How many rows of a result are among the `clear` rows that went in; of a right shuffle's result all are."""
     there = {row.tobytes() for row in clear}
     return sum(row.tobytes() in there for row in out)
 
@@ -162,9 +162,9 @@ def composed(orders: tuple[Ints, Ints, Ints]) -> Ints:
 def selective_failure(messages: Rows, row: int, place: int, node: Node) -> FailureTrial:
     """One shuffle in which server 0 asks whether input `row` became output `place`, and the check answers.
 
-    Kept to show how it fails: the check passes if that is so, and otherwise in one case of 2^61. So one run in K
-    survives, K being the number of rows, and in it the link is certain; the others abort, which tells that it is not
-    that one.
+    Kept to show how it fails: the check passes if that is so. Otherwise two rows are wrong, each under a key of its
+    own, and both pass in one case of about 2^122 only. So one run in K survives, K being the number of rows, and in it
+    the link is as good as certain. All others abort, which tells that input `row` did not become output `place`.
     """
     orders = (
         draw_order(len(messages), node.child(0)),

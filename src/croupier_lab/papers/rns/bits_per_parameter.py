@@ -1,9 +1,10 @@
-"""Bits a parameter for RNS: the least that keeps every sum apart, and a verdict on each number that its paper prints.
+"""Bits a parameter for RNS in unary: the least that keeps every sum apart, and a verdict on what its paper prints.
 
 A printed number of bits is the sum of some coprime moduli. The paper (the source-inference paper) does not say which.
-But no moduli of that sum have a larger product than Landau's function, so where even that is too small, some sums are
-confused whatever the moduli were. `croupier explain rns --table` prints `table` and `judged`, `papers.rns.cost` uses
-`PLAIN`, and docs/results.md rests on the test of these verdicts.
+But no moduli of that sum have a product above Landau's function, the largest there is, so where even that is too small,
+some sums are confused whatever the moduli were. Only bits of unary residues are judged, not those of its other
+encodings. `croupier explain rns --table` prints `table` and `judged`, `papers.rns.cost` uses `PLAIN`, and two rows of
+docs/results.md rest on the test of these verdicts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ PLAIN = 32
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """Bits that the paper prints for sums of so many clients' values from -top to top; `digits` where it names them."""
+    """Bits that the paper prints for sums of so many clients' values from -top to top.
+
+    `digits` are the decimal digits of a value, None where the paper gives none; `about`: the paper says "about".
+    """
 
     where: str
     clients: int
@@ -68,8 +72,9 @@ def judged() -> list[dict[str, Any]]:
 def judge(claim: PaperClaim) -> dict[str, Any]:
     """Whether any moduli that add up to the printed bits keep all sums of values apart; and what is needed for it.
 
-    All sums are kept apart where the moduli's product M is at least 2 n v + 1, or n v + 1 for values without signs, and
-    that is what the verdict goes by. The paper asks for a little more, n v < floor((M - 1) / 2), so a claim that fails
+    With n clients and values up to v (`top`), all sums are kept apart where the moduli's product M is at least
+    2 n v + 1, or n v + 1 for values without signs, and that is what the verdict goes by. "Not the least" means that
+    fewer bits would do. The paper asks for a little more, n v < floor((M - 1) / 2), so a claim that fails
     here breaks the paper's condition, too. `least_sum` is the least number of bits in the paper's form, m for each
     modulus m, and `least_bits` in ours, m - 1.
     """

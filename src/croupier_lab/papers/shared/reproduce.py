@@ -1,4 +1,4 @@
-"""Run any figure or table: check what was asked for, run it, and say in the result how it was run.
+"""Run any figure or table: check what was asked for, run it, and return a result that says at which scale it was run.
 
 `croupier reproduce` (`croupier_lab/cli/reproduce.py`) prints what comes out, and tests run figures by it.
 """
@@ -16,10 +16,11 @@ from croupier_lab.papers.shared.figure import SCALES, Figure, Means, Scale
 def reproduce(
     figure: Figure, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
 ) -> dict[str, Any]:
-    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError for options that do not fit.
+    """Run a figure, or its cases whose label is or holds `means.only`. Raises: SpecError for options that do not fit.
 
-    The result says of which kind it is: a `ledger` is counted or timed once, without seeds; a `reproduction` is made of
-    source-inference experiments; a `trial` is rows over seeds that the figure makes itself.
+    The result says of which kind it is. A `ledger` (here a list of costs, no client's budget) is counted or timed once,
+    without seeds; a `reproduction` is made of source-inference experiments; of a `trial` the figure's own function
+    makes the rows, over the seeds given. The last two also say their seeds and device.
     """
     _check(figure, scale, means, seeds)
     named = {"entry": figure.name, "source": figure.source, "title": figure.title, "reading": figure.reading}

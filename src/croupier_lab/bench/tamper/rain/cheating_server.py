@@ -1,8 +1,9 @@
 """A server of two that cheats from within: it alters what it sends and goes on as if that were right.
 
-It ignores what its own checks say, so that a round ends only because the honest server or a client ends it. `round`
-seats a `CheatingServer` in the cheater's place, and `shuffle`, `dealt_shares` and `rosters` say by a `Deviation` what
-it alters.
+It ignores its own checks of the shuffle and of opened shares, so that what they would notice ends a round only where
+the honest server or a client notices it. Its other checks (of forwarded rows, of signatures, of how many clients are
+present) may still end a round. `round` seats a `CheatingServer` in the cheater's place, and `shuffle`, `dealt_shares`
+and `rosters` say by a `Deviation` what it alters.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ Bodies = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Deviation:
-    """What the cheating server does otherwise; each function gets what is honest.
+    """What the cheating server does otherwise; each function gets what would be used if it were honest.
 
-    `material` changes what it was dealt, `got` the uploads, `rows` the rows of w or q that it sends, `own` the rows
-    that it goes on with, and `share` the shares that it opens.
+    `material` changes what it was dealt, `got` the uploads, `rows` the shuffle's rows that it sends (letters w and q),
+    `own` the rows that it goes on with, and `share` the shares that it opens. `own` also gets the rows that were sent,
+    as altered.
     """
 
     material: Callable[[ShuffleShare], ShuffleShare] = lambda material: material
@@ -47,7 +49,7 @@ class AlteringHolder(TagHolder):
     tamper: Deviation = field(default_factory=Deviation)
 
     def open(self, kind: str, held: TaggedShares) -> SubFlow:
-        """Open altered shares, and take them for its own."""
+        """Open shares as altered, with tags as `share` left them, and go on as if these were its own."""
         return (yield from super().open(kind, self.tamper.share(self, kind, held)))
 
     def check(self, step: str) -> SubFlow:
