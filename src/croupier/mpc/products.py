@@ -38,7 +38,7 @@ def _deal_bits(dealer: Dealer, count: int, ring: Ring) -> Residues:
 def numbers(
     me: int, peer: str, prefix: str, shares: Words, count: int, material: DealtShare, ring: Ring = Z32
 ) -> SubFlow:
-    """Shares by addition of bits (0 or 1) that are shared by XOR. Reveals: nothing."""
+    """Shares by addition of bits (0 or 1) that are shared by XOR. Reveals: uniform numbers only."""
     reader = material.open(me, fitted(count, ring))
     mask, half = reader.words(shares.shape), reader.fitted_residues(ring, (count,))
     plane = yield from boolean.opened(peer, kind(prefix, "num"), (shares ^ mask)[None], count)

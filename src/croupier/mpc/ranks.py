@@ -59,7 +59,7 @@ def doubled_median(values: Residues) -> Residues:
 
 
 def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, reader: ShareReader) -> SubFlow:
-    """Shares of twice the median. Values must differ by less than 2^(bits-1). Reveals: nothing."""
+    """Shares of twice the median. Values must differ by less than 2^(bits-1). Reveals: uniform numbers only."""
     values = values.copy()
     for number, layer in enumerate(layers(len(values))):
         low, high = np.array(layer).T

@@ -77,7 +77,7 @@ def distances(me: int, votes: npt.NDArray[np.integer], reference: npt.NDArray[np
 def weights(
     me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], rule: SecretRule, reader: ShareReader
 ) -> SubFlow:
-    """Shares of 4 den w_i from shares of distances, 0 to `params` each. Reveals: nothing."""
+    """Shares of 4 den w_i from shares of distances, 0 to `params` each. Reveals: uniform numbers only."""
     ring = rule.ring
     h = ring.residues(shares)
     middle = yield from ranks.median(me, peer, f"{prefix}.s", h, ring, reader)

@@ -127,10 +127,10 @@ def show(found: dict[str, Any]) -> None:
     """Print the same numbers for people."""
     names = {
         "import_torch": 'python -c "import torch"', "help": "croupier --help", "tiny_job": "a tiny job",
-        "digits": "croupier run digits", "client": "a client's round", "first_run": "the first run of rns-servers",
+        "digits": "croupier run digits", "client": "a small sum, all parties", "first_run": "the first run of rns-servers",
         "second_run": "its second run",
     }  # fmt: skip
     print(f"medians of {found['repeats']} starts each; of the first run, of {found['first']}")
     for key, name in names.items():
-        times = f", {found[f'{key}_ratio']:.2f} times torch alone" if f"{key}_ratio" in found else ""
+        times = f", {found[f'{key}_ratio']:.2f} times torch's processor time" if f"{key}_ratio" in found else ""
         print(f"{name:<29}{found[f'{key}_s']:7.2f} s{found[f'{key}_cpu_s']:7.2f} s of a processor{times}")

@@ -47,7 +47,7 @@ def _check(figure: Figure, scale: Scale, means: Means, seeds: int | None) -> Non
     only = means.only
     if figure.rows is not None and not figure.seeds and (only or seeds is not None):
         raise SpecError(
-            f"{figure.name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds"
+            f"{figure.name} is counted or timed once: it has no cases and no seeds; leave out --only and --seeds"
         )
     if only:
         known = figure.case_names(scale)
