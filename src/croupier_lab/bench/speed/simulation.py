@@ -249,5 +249,6 @@ def show(found: dict[str, Any]) -> None:
     )
     flower = found["tiny_job_flower_s"]
     print(f"tiny job (10 clients, 2 rounds), whole command: {found['tiny_job_s']:.2f} s")
-    rival = "did not end well, or is not installed (pip install 'croupier[flower]')" if flower is None else f"{flower:.1f} s"
+    missing = "did not end well, or is not installed (pip install 'croupier[flower]')"
+    rival = missing if flower is None else f"{flower:.1f} s"
     print(f"the same under flwr run: {rival}")

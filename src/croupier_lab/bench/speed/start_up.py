@@ -127,8 +127,8 @@ def show(found: dict[str, Any]) -> None:
     """Print the same numbers for people."""
     names = {
         "import_torch": 'python -c "import torch"', "help": "croupier --help", "tiny_job": "a tiny job",
-        "digits": "croupier run digits", "client": "a small sum, all parties", "first_run": "the first run of rns-servers",
-        "second_run": "its second run",
+        "digits": "croupier run digits", "client": "a small sum, all parties",
+        "first_run": "the first run of rns-servers", "second_run": "its second run",
     }  # fmt: skip
     print(f"medians of {found['repeats']} starts each; of the first run, of {found['first']}")
     for key, name in names.items():
