@@ -29,7 +29,7 @@ SPANNED = frozenset(
     }
 )
 
-# Of cases that hypothesis draws each tier takes this share; `make test-long`, and a file run by itself, all of them.
+# Of cases that hypothesis draws, and of repetitions inside a test (`repeats`), each tier takes this share; `make test-long`, and a file run by itself, all of them.
 DRAWN: Mapping[str | None, float] = {"fast": 0.1, "test": 0.5}
 LEAST_DRAWN = 10
 
@@ -154,6 +154,11 @@ def examples(count: int = 100) -> settings:
     """So many cases drawn by hypothesis, in the longest tier; none has a deadline."""
     share = DRAWN.get(_tier, 1.0)
     return settings(max_examples=min(count, max(LEAST_DRAWN, round(share * count))), deadline=None)
+
+
+def repeats(count: int, least: int) -> int:
+    """How often a test does the same again: a tier's share, as of cases that are drawn, and `least` in each."""
+    return min(count, max(least, round(DRAWN.get(_tier, 1.0) * count)))
 
 
 @dataclass(frozen=True)
