@@ -18,6 +18,8 @@ demo: $(VENV)/.core
 
 # One thread each: tests run two at a time (or beside mypy), and threads that wait for a core burn what others need.
 fast gate test-long: export OMP_NUM_THREADS = 1
+# Tests start hundreds of processes: each would compile the whole package anew where bytecode is not kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 check: style
 	$(MAKE) --no-print-directory --jobs 2 --output-sync types fast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What stays until the end (modules, tests) is looked through once more, and by no later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _lacks_gpu(item: pytest.Item) -> bool:

@@ -26,10 +26,13 @@ SPANNED = frozenset(
         "test_once",
         "test_realise",
         "test_a_bad_message_is_refused_by_its_receiver",
+        "test_words_of_every_size_are_carried_bit_by_bit",
+        "test_text_and_marks_stand_out",
     }
 )
 
-# Of cases that hypothesis draws each tier takes this share; `make test-long`, and a file run by itself, all of them.
+# Of cases that hypothesis draws, and of repetitions inside a test (`repeats`), each tier takes this share; `make
+# test-long`, and a file run by itself, all of them.
 DRAWN: Mapping[str | None, float] = {"fast": 0.1, "test": 0.5}
 LEAST_DRAWN = 10
 
@@ -50,7 +53,12 @@ SAMPLED: Mapping[str, int] = {
     "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
-    "test_through_services_with_one_client_missing": 4,
+    # Every pipeline is carried as bytes, and shuffled, summed, chained and scored ones as services.
+    "test_through_services": 24,
+    "test_through_services_with_one_client_missing": 2,
+    "test_a_plan_as_it_is_printed_is_accepted_to_its_last_round": 2,
+    "test_googles_accountant_says_the_same": 2,
+    "test_a_round_of_two_servers_is_measured_whole": 2,
     "test_agreements_through_services_with_one_client_missing": 1,
     "test_newcomers_through_services": 1,
     "test_a_client_that_is_killed_while_it_agrees_goes_on_where_it_was": 2,
@@ -84,6 +92,11 @@ HEAVY = frozenset(
         "test_arms_that_train_alike_train_once",
         "test_the_same_seeds_give_the_same_report",
         "test_clusters_have_their_purity_and_the_baselines_beside_them",
+        # What attacks that know nothing score is in the gate, and that rounded sums train their own first round.
+        "test_nothing_is_found_where_there_is_nothing",
+        "test_what_only_the_server_sees_otherwise_is_trained_once",
+        # That linking layers makes a client's gradient of them is in the gate.
+        "test_a_row_as_it_came_out_of_a_layer_shuffle_is_no_gradient",
         # A run tells TensorBoard through the command line in the gate.
         "test_tensorboard_has_each_number_of_each_round",
     }
@@ -154,6 +167,11 @@ def examples(count: int = 100) -> settings:
     """So many cases drawn by hypothesis, in the longest tier; none has a deadline."""
     share = DRAWN.get(_tier, 1.0)
     return settings(max_examples=min(count, max(LEAST_DRAWN, round(share * count))), deadline=None)
+
+
+def repeats(count: int, least: int) -> int:
+    """How often a test does the same again: a tier's share, as of cases that are drawn, and `least` in each."""
+    return min(count, max(least, round(DRAWN.get(_tier, 1.0) * count)))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from croupier.engine.post import Packet
 from croupier.errors import CroupierError
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
+from tests.tiers import evenly, repeats
 
 Change = Callable[[list[Packet], int], list[Packet]]
 
@@ -50,7 +51,10 @@ class Network:
 
 
 def packets(name: str) -> list[int]:
-    """The packets of one round, by number; where a round is dear, one of each size between each two kinds of party."""
+    """The packets of one round, by number; a shorter tier takes fewer of many, spread over the round.
+
+    Where a round is dear, one of each size between each two kinds of party.
+    """
     sizes: list[tuple[str, str, int]] = []
 
     def count(mail: list[Packet]) -> list[Packet]:
@@ -59,7 +63,7 @@ def packets(name: str) -> list[int]:
 
     play(PIPELINES[name], count=1, drive=through_bytes(network=count))
     if not any(part in name for part in DEAR):
-        return list(range(len(sizes)))
+        return evenly(len(sizes), repeats(len(sizes), 12))
     return sorted({size: place for place, size in enumerate(sizes)}.values())
 
 

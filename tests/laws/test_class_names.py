@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tools.count import Module, modules_of, repeated_classes
 
-MODULES = modules_of(Path(__file__).parents[2])
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_no_name_is_defined_twice() -> None:
-    assert repeated_classes(MODULES) == {}
+    assert repeated_classes(modules_of(REPOSITORY)) == {}
 
 
 def test_a_second_definition_is_seen() -> None:

@@ -28,10 +28,11 @@ from croupier.place.two_servers.messages import SERVERS
 from croupier.place.two_servers.pair import Pair
 from croupier.place.two_servers.shuffles import Way
 from tests.laws.pipelines import BY_SIGN, signed
+from tests.tiers import repeats
 
-DRAWS = 120
+DRAWS = repeats(120, 60)
 # Where a round takes many messages, or powers in a group.
-FEW = 60
+FEW = repeats(60, 30)
 UNLIKELY = 1e-7
 REFERENCE = torch.zeros(4, dtype=torch.uint8)
 NONCE = torch.zeros(32, dtype=torch.uint8)

@@ -26,10 +26,11 @@ from tests.laws.rerun import (
     nudged,
     one_message_a_secret,
 )
+from tests.tiers import repeats
 
 ALL = {**PIPELINES, **HIDDEN}
 # A round of some has hundreds of steps of one kind: of those every so many-th is tried, with the first and the last.
-MOST = 12
+MOST = repeats(12, 6)
 
 
 def kills(folder: Path, pipeline: Pipeline, most: int = MOST) -> list[int]:

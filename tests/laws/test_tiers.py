@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -33,25 +34,28 @@ def names_in(file: Path) -> list[str]:
     return [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
-KNOWN = {file: names_in(file) for file in FILES}
+@cache
+def known() -> dict[Path, list[str]]:
+    """The tests of every file: read when a test asks, and not in every process that collects tests."""
+    return {file: names_in(file) for file in FILES}
 
 
 @pytest.mark.parametrize("name", sorted(SPANNED | SAMPLED.keys() | HEAVY | SLOW_LAWS | SLOW_OPENINGS | WHOLE_IN_CHECK))
 def test_a_test_that_is_named_exists_once(name: str) -> None:
-    where = [file.name for file in FILES if name in KNOWN[file]]
+    where = [file.name for file in FILES if name in known()[file]]
     assert len(where) == 1, where
 
 
 @pytest.mark.parametrize("tier", ["fast", "test"])
 def test_every_law_is_in_every_tier(tier: Tier) -> None:
-    cases = [Case(f"tests/laws/{file.name}", name) for file in LAWS for name in KNOWN[file]]
+    cases = [Case(f"tests/laws/{file.name}", name) for file in LAWS for name in known()[file]]
     kept = {case.file for case, wanted in zip(cases, selected(cases, tier), strict=True) if wanted}
     assert kept == {f"tests/laws/{file.name}" for file in LAWS}
 
 
 @pytest.mark.parametrize(("tier", "below"), [("fast", "tests/unit/"), ("test", "tests/")])
 def test_every_file_has_a_test_in_the_tier(tier: Tier, below: str) -> None:
-    cases = [Case(file.relative_to(FOLDER.parent).as_posix(), name) for file in FILES for name in KNOWN[file]]
+    cases = [Case(file.relative_to(FOLDER.parent).as_posix(), name) for file in FILES for name in known()[file]]
     kept = {case.file for case, wanted in zip(cases, selected(cases, tier), strict=True) if wanted}
     assert {case.file for case in cases if case.file.startswith(below)} - kept == set()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from tests.scenes import Here
 
 from croupier.errors import SpecError
 from croupier_lab.bench.leakage import disaggregation, residue_sums
+from croupier_lab.source_inference import experiment
 
 
 def test_what_residue_sums_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(residue_sums, "BEFORE", {2: "2.7"})
     monkeypatch.setattr(residue_sums, "FACTORS", {2: 6})
+    monkeypatch.setattr(experiment, "Panel", Here)
     found = residue_sums.measure(residue_sums.ResidueSumsSize(clients=(2,), digits=2, seeds=2), 0)
     assert found["distinguisher"] == {"counts": 1, "mod": 0.5}
     assert found["bits"][0]["most_bits"] == pytest.approx(2.64, abs=0.01)
@@ -24,7 +27,8 @@ def test_what_residue_sums_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "carries+prior" in said
 
 
-def test_disaggregation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_disaggregation(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(disaggregation, "Panel", Here)
     found = disaggregation.measure(
         disaggregation.DisaggregationSize(clients=4, cohorts=(2, 4), rounds=4, seeds=2, alpha=1.0), 0
     )

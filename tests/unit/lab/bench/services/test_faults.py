@@ -42,7 +42,7 @@ def played(folder: Path, name: str = "plain", *faults: ServiceFault, times: Time
 
 
 @pytest.mark.usefixtures("_short_farewell")
-@pytest.mark.parametrize("faults", [8, pytest.param(24, marks=pytest.mark.long)])
+@pytest.mark.parametrize("faults", [4, pytest.param(24, marks=pytest.mark.long)])
 def test_a_short_campaign_finds_nothing(faults: int) -> None:
     found = measure(FaultsSize(faults=faults, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
     assert found["injected"] >= faults

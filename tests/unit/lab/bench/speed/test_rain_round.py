@@ -22,7 +22,7 @@ HEADER = 148
 
 
 @pytest.mark.parametrize(("mode", "streamed"), [("semi-honest", False), ("malicious", False), ("malicious", True)])
-def test_what_is_measured(mode: Mode, streamed: bool) -> None:
+def test_a_round_of_two_servers_is_measured_whole(mode: Mode, streamed: bool) -> None:
     found = measure(RainRoundSize(clients=5, params=256, mode=mode, streamed=streamed, repeats=1), 1)
     assert set(found) == KEYS
     assert found["equal_to_clear"] is True
