@@ -53,8 +53,6 @@ SAMPLED: Mapping[str, int] = {
     "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
-    # Every pipeline is carried as bytes, and shuffled, summed, chained and scored ones as services.
-    "test_through_services": 24,
     "test_through_services_with_one_client_missing": 2,
     "test_a_plan_as_it_is_printed_is_accepted_to_its_last_round": 2,
     "test_googles_accountant_says_the_same": 2,
@@ -92,8 +90,6 @@ HEAVY = frozenset(
         "test_arms_that_train_alike_train_once",
         "test_the_same_seeds_give_the_same_report",
         "test_clusters_have_their_purity_and_the_baselines_beside_them",
-        # What attacks that know nothing score is in the gate, and that rounded sums train their own first round.
-        "test_nothing_is_found_where_there_is_nothing",
         "test_what_only_the_server_sees_otherwise_is_trained_once",
         # That linking layers makes a client's gradient of them is in the gate.
         "test_a_row_as_it_came_out_of_a_layer_shuffle_is_no_gradient",
