@@ -209,6 +209,7 @@ class _Audit:
         return {
             "defence": arm.key, "title": arm.title, "own": arm.own, "protocol": arm.pipeline.plain(),
             "changes": {name: one.plain() for name, one in arm.changes},
+            "hidden_coordinates": arm.pipeline.encode.agrees,
             "statement": dict(said.sentences()), "must_not_collude": [list(pair) for pair in said.must_not_collude],
             "server_learns": said.learns["server"], "differential_privacy": said.differential_privacy,
             "measure": measure, measure: last["rate"], f"{measure}_low": last["low"], f"{measure}_high": last["high"],

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from croupier.audit.question import MALICIOUS, NETWORK, NO_ROWS
-from croupier.audit.report.read import Lenient, stamp
+from croupier.audit.report.read import UNORDERED, Lenient, is_unordered, stamp
 from croupier.audit.report.words import capital, who
 from croupier.audit.verdict import CONTRADICTION
 from croupier.pipeline import Pipeline
@@ -154,7 +154,7 @@ def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
     alike = dict[tuple[str, str], list[str]]()
     for name in [name for name in mine if name not in (*closed, *left)]:
-        alike.setdefault(_unclosed(own["questions"][name], best["questions"][name]), []).append(name)
+        alike.setdefault(_unclosed(own["questions"][name], best, name), []).append(name)
     said += [f"{head}: {_learnt(own, names)}{why}." for (head, why), names in alike.items()]
     if left:
         said.append(f"It still leaks {_learnt(best, left)}.")
@@ -171,8 +171,11 @@ def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [*said, "Of curious parties, its server alone attacked it here: audit it by itself for the others."]
 
 
-def _unclosed(mine: Mapping[str, Any], its: Mapping[str, Any]) -> tuple[str, str]:
+def _unclosed(mine: Mapping[str, Any], best: Mapping[str, Any], name: str) -> tuple[str, str]:
     """Why a leak is not said to be closed, in words that a report's table has: what stands before it, and behind."""
+    its = best["questions"][name]
+    if its["status"] == "none-found" and is_unordered(Lenient(best)):
+        return f"No leak found, but {UNORDERED}", ""
     if its["status"] == "not-run":
         word = stamp(Lenient(its))[1]
         return capital(word), f" ({its['why'].removeprefix(f'{word}: ')})"
@@ -187,11 +190,15 @@ def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _closed(own: Mapping[str, Any], other: Mapping[str, Any], leaks: Sequence[str]) -> list[str]:
-    """Which leaks the other surely lessens, or is proved not to have, to the same adversary; or has no rows to link."""
+    """Which leaks the other surely lessens, or is proved not to have, to the same adversary; or has no rows to link.
+
+    What was not found in hidden coordinates that nobody put in order first is no sure sign.
+    """
     found = {name: other["questions"][name] for name in leaks}
     every = {name: own["questions"][name]["adversaries"].get(one["adversary"], {}) for name, one in found.items()}
     mine = {name: one["gain"]["low"] for name, one in every.items() if one.get("status") == "leak"}
-    sure = {name for name, one in found.items() if one["status"] == "none-found" and not one["unsure"]}
+    tried = not is_unordered(Lenient(other))
+    sure = {name for name, one in found.items() if tried and one["status"] == "none-found" and not one["unsure"]}
     none = {name for name, one in found.items() if one["status"] == "proved" or one["why"] == NO_ROWS}
     return [n for n in mine if n in none or (n in sure and found[n]["gain"]["high"] < mine[n])]
 
@@ -210,6 +217,7 @@ def _opens(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _left(own: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, float, int]:
     """Own leaks found in it, too, or not answered; its worst case; last, as chance plays a part, what it closes."""
     mine, rare = [row["questions"][name] for name in _leaks(own)], _leaks(row, rare=True)
-    still = sum(one["status"] not in ("none-found", "proved") and one["why"] != NO_ROWS for one in mine)
+    quiet = ("proved",) if is_unordered(Lenient(row)) else ("none-found", "proved")
+    still = sum(one["status"] not in quiet and one["why"] != NO_ROWS for one in mine)
     worst = float(sum(row["questions"][name]["gain"]["rate"] for name in rare))
     return still, worst, -len(_closed(own, row, _leaks(own)))

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from croupier.audit.harness import EVERYBODY, ArmAnswers
-from croupier.audit.judgement import judged
+from croupier.audit.judgement import NOT_BETTER, judged
 from croupier.audit.notes import no_better
 from croupier.audit.question import MALICIOUS, NO_ROWS, QuestionRun, Score
 from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
 from croupier.audit.questions.source import Source
 from croupier.audit.questions.traits import Linkage, Traits
-from croupier.audit.report.read import UNTESTED
+from croupier.audit.report.read import UNORDERED, UNTESTED, Lenient, remarks
 from croupier.audit.verdict import asked, cell
 from croupier.systems import plain, sum_servers
 
@@ -123,6 +123,22 @@ def test_what_was_not_asked_is_no_advantage() -> None:
     assert got["defence"] == "better"
     assert got["accuracy"] == pytest.approx(-0.02)
     assert "closes 1 of 1 leak found: whose record it is" in got["sentence"]
+
+
+def test_what_was_not_found_in_hidden_coordinates_closes_nothing_unless_they_were_tried() -> None:
+    own = row("own", 0.9, source=source(0.9))
+    hidden = row("hidden", 0.9, source=source(0.3)) | {"hidden_coordinates": True}
+    got = judged([own, hidden])["recommend"]
+    assert (got["defence"], got["sentence"]) == (None, NOT_BETTER)
+    assert remarks(Lenient({}), Lenient(hidden)) == [UNORDERED]
+    better = row("better", 0.88, source=source(0.3))
+    assert judged([own, hidden, better])["recommend"]["defence"] == "better"
+    tried = hidden | {"questions": {**hidden["questions"], "permutation": source(0.3)}}
+    assert judged([own, tried])["recommend"]["defence"] == "hidden"
+    assert remarks(Lenient({}), Lenient(tried)) == []
+    put = hidden | {"questions": {**hidden["questions"], "permutation": source(0.9)}}
+    assert judged([own, put])["recommend"]["defence"] is None
+    assert remarks(Lenient({}), Lenient(put)) == [UNORDERED]
 
 
 def linked(*values: float) -> dict[str, Any]:

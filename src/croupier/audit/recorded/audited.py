@@ -268,6 +268,7 @@ def _report(
     row = {
         "defence": "recorded", "title": f"recorded updates, seen as: {manifest.seen}", "own": True,
         "protocol": pipeline.plain(), "changes": {}, "must_not_collude": [], "epsilon": None,
+        "hidden_coordinates": pipeline.encode.agrees,
         "statement": {"server learns": learns}, "server_learns": learns,
         "measure": "accuracy", "accuracy": None, "accuracy_low": None, "accuracy_high": None, "accuracy_by_round": [],
         "bytes_per_client": 4.0 * held.layout.size, "seconds_per_round": None, "questions": cells,

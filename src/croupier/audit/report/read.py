@@ -35,6 +35,7 @@ NO_MARK = ("?", "Not judged")
 # How two kinds of reasons begin: a defence could not be played at all (`audit.bench`); or it was played, but what would
 # show a leak, as clients that drop out, did not happen in it (`audit.questions.separation`).
 LOST, UNTESTED = "did not run", "not tested"
+UNORDERED = "attacks on records and clients did not first put its coordinates in order"
 FORBIDDEN = "what if: the statement forbids this"
 
 
@@ -228,10 +229,18 @@ def better(data: Lenient, row: Lenient) -> str:
 
 def remarks(found: Lenient, row: Lenient) -> list[str]:
     """How a defence's whole row is to be read."""
-    how, ordered = better(found.part("data"), row), row.part("questions").part("permutation")
+    how = better(found.part("data"), row)
     said = [f"its model is {how} than always answering the commonest class: it has little to leak"] if how else []
-    unordered = "attacks on records and clients did not first put its coordinates in order"
-    return [*said, unordered] if status(ordered) == "leak" else said
+    return [*said, UNORDERED] if is_unordered(row) else said
+
+
+def is_unordered(row: Lenient) -> bool:
+    """Whether its coordinates are hidden, and nobody tried, or somebody managed, to put them in order.
+
+    Attacks on records and clients take them as they came, and may then find less than is there.
+    """
+    found = status(row.part("questions").part("permutation"))
+    return found == "leak" or (row.plain.get("hidden_coordinates") is True and found not in ("none-found", "proved"))
 
 
 def lost(row: Lenient) -> str:
