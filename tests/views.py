@@ -12,8 +12,9 @@ from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.audit.bench import PlayedRounds
+from croupier.audit.client_view import handed
 from croupier.audit.question import Adversary
-from croupier.audit.seen import Views, handed, seen
+from croupier.audit.seen import Views, seen
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered

@@ -127,7 +127,7 @@ class Table:
 
         Of two words the rarer is class 1, of which scores such as recall are.
         """
-        found, cell = numbers(cells), f"row[{self.target!r}]"
+        found = numbers(cells)
         if found is None:
             counts = Counter(cells)
             classes = sorted(counts)
@@ -138,8 +138,8 @@ class Table:
         times = Counter(found)
         if set(times) == set(range(len(times))):
             whole = {str(one): times[one] for one in range(len(times))}
-            return whole, {"classes": [], "learnt": f"int(float({cell}))"}
-        return {}, {"classes": [], "learnt": f"float({cell})"}
+            return whole, {"classes": [], "learnt": f"int(real(at, row, {self.target!r}))"}
+        return {}, {"classes": [], "learnt": f"real(at, row, {self.target!r})"}
 
     def _lopsided(self, sheet: CsvTable, classes: Mapping[str, int]) -> str:
         """What is odd about the classes where nearly all records are of one, so that accuracy says little.
@@ -161,7 +161,7 @@ class Table:
 def _likely_identifiers(columns: Mapping[str, NumberColumn], records: int) -> list[str]:
     return [
         f"{name}: {records} different whole numbers in {records} records; if it is an identifier, leave it out with "
-        f"--drop {shlex.quote(name)}"
+        f"--drop {shlex.quote(name)}, into another folder: nothing is overwritten"
         for name, kind in columns.items()
         if kind.identifier
     ]

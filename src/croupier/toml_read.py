@@ -44,11 +44,19 @@ def read_table(source: str | Path) -> dict[str, Any]:
     elif path.is_file():
         text = _text(path)
     else:
-        raise SpecError(f"{str(source)!r} is neither a file nor a preset; {nearest(str(source), presets())}")
+        raise SpecError(f"{str(source)!r} is neither a file nor a preset; {_meant(path)}")
     try:
         return {"name": name, **tomllib.loads(text)}
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def _meant(path: Path) -> str:
+    """What was probably meant: the description in a folder, a preset, or a file beside what was named."""
+    if (inside := path / "task.toml").is_file():
+        return f"did you mean {str(inside)!r}?"
+    beside = [str(one) for one in path.parent.glob("*.toml")] if path.suffix == ".toml" else []
+    return nearest(str(path), [*presets(), *beside])
 
 
 def called(name: str, source: object) -> str:

@@ -138,7 +138,10 @@ def test_columns_are_brought_to_the_middle_whatever_their_size(tmp_path: Path) -
 
 def test_what_may_be_an_identifier_is_asked_about_and_can_be_dropped(tmp_path: Path) -> None:
     columns = {"id": [str(1000 + i) for i in range(40)], "cost": [f"{i}.5" for i in range(40)]}
-    asked = "id: 40 different whole numbers in 40 records; if it is an identifier, leave it out with --drop id"
+    asked = (
+        "id: 40 different whole numbers in 40 records; if it is an identifier, leave it out with --drop id, into "
+        "another folder: nothing is overwritten"
+    )
     assert read(tmp_path, columns).warnings == [asked]
     (tmp_path / "fewer").mkdir()
     found = read(tmp_path / "fewer", columns, drop=("id",))

@@ -18,7 +18,10 @@ from croupier.starter import KINDS, Contents, Kind, Table, write_starter
 WORDS = "site,age,blood pressure,note,outcome\n" + "".join(
     f"ward {'ABC'[i % 3]},{20 + i},{110.5 + i % 7},fine,{('well', 'ill')[i % 2]}\n" for i in range(60)
 )
-AGES = "age: 60 different whole numbers in 60 records; if it is an identifier, leave it out with --drop age"
+AGES = (
+    "age: 60 different whole numbers in 60 records; if it is an identifier, leave it out with --drop age, into another "
+    "folder: nothing is overwritten"
+)
 
 
 def passes(folder: Path) -> None:
@@ -61,13 +64,30 @@ def test_every_owner_keeps_records_for_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "read"), [((0, 1, 2), "int(float(row['y']))"), ((0.5, 1, 2), "float(row['y'])"), ((5, 9, 7), "float(")]
+    ("numbers", "read"),
+    [((0, 1, 2), "int(real(at, row, 'y'))"), ((0.5, 1, 2), "[real(at, row, 'y')"), ((5, 9, 7), "[real(at")],
 )
 def test_targets_are_classes_or_quantities(tmp_path: Path, numbers: tuple[float, ...], read: str) -> None:
     file = tmp_path / "t.csv"
     file.write_text("who,x,y\n" + "".join(f"a,{i},{one}\n" for i, one in enumerate(numbers)), "utf-8")
     write_starter(tmp_path / "new", "table", Table(file, "y", "who"))
     assert read in (tmp_path / "new" / "task.py").read_text("utf-8")
+
+
+def test_a_cell_that_is_mended_badly_later_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("who,x,y\n" + "".join(f"a,{i},{i % 2}\n" for i in range(8)), "utf-8")
+    write_starter(tmp_path / "new", "table", Table(file, "y", "who"))
+    made = runpy.run_path(str(tmp_path / "new" / "task.py"))
+    copy = next((tmp_path / "new").glob("*.csv"))
+    for old, new, said in (
+        ("a,3,1", "a,n.a.,1", "record 4: x is 'n.a.', which is no number; mend the cell"),
+        ("a,3,1", "a,3,", "record 4: y is '', which is no number; mend the cell"),
+        ("who,x,y", "who,z,y", "record 1: x is None, which is no number; mend the cell"),
+    ):
+        copy.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            made["data"](None)
 
 
 def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:

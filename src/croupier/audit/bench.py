@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from croupier.audit.blind import Panel
+from croupier.audit.client_view import handed
 from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.report.read import LOST
-from croupier.audit.seen import handed
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage
 from croupier.core.attempt import Drive

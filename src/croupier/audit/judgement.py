@@ -21,7 +21,10 @@ DEAR = 0.05
 # What is said of a protocol that costs more than `DEAR`.
 WORTH = " only if what it closes is worth more than 5 points of accuracy to you"
 ENCRYPTED = ", provided that links are encrypted"
-NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
+NOT_BETTER = (
+    "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget "
+    "(protocol.privacy; croupier plan dp finds how much)."
+)
 
 
 def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clients") -> dict[str, Any]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
+from croupier.audit.client_view import handed, in_order, letters, order_known, trained_from
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Received
 from croupier.core.update import Gathered, Layout, Model, Update
@@ -103,8 +104,9 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
     found, mine = _looked(views, pipeline)
     if found.kind == "nothing":
         raise SpecError(f"{', '.join(mine)}: {found.why}")
+    plain, order = _brought(views, pipeline, start)
     if found.parties == ("server",):
-        return _server(views["server"][0], pipeline, layout, start)
+        return _server(views["server"][0], pipeline, layout, plain, order)
     alone = len(found.parties) == 1
     parties = {name: _witness(own[0], pipeline, layout, says_sent=not alone) for name, own in mine.items()}
     if alone and found.parties[0] in _CLIENTS:
@@ -118,21 +120,36 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
         by = torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
         got = replace(got, rows=(got.rows.double() / by).float(), scaled=False)
     # Noise has no weight of its own.
-    return _whole(replace(got, scaled=False) if found.kind == "noise" else got, pipeline, start)
+    got = replace(got, scaled=False) if found.kind == "noise" else got
+    return _whole(in_order(got, order), pipeline, plain)
 
 
 def begun(views: Views, protocol: Mapping[str, Any], start: Tensor) -> Tensor:
     """The model that a round began with, its coordinates in the order of what `seen` makes of the same views.
 
-    `start` is that model as it was handed out. A client that reads the next model undoes the order of hidden
-    coordinates in both; for all others both stay as they travelled.
+    `start` is that model as it was handed out. Where coordinates are hidden, a client puts both in plain order: what it
+    reads itself, and what other parties of its coalition see. Without a client both stay as they travelled.
     """
     pipeline = Pipeline.parse(protocol)
     found, mine = _looked(views, pipeline)
-    if not pipeline.encode.agrees or not set(found.parties) <= set(_CLIENTS):
-        return start
-    view = next(iter(mine.values()))[0]
-    return start if any(one["kind"] == "published" for one in letters(view)) else _plain(view, pipeline)
+    if pipeline.encode.agrees and set(found.parties) <= set(_CLIENTS):
+        view = next(iter(mine.values()))[0]
+        return start if any(one["kind"] == "published" for one in letters(view)) else trained_from(view)
+    plain = _brought(views, pipeline, start)[0]
+    return start if plain is None else plain
+
+
+def _brought(views: Views, pipeline: Pipeline, start: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The model that a round began with, and the order in which coordinates travelled if a client among them knows it.
+
+    With an order the model is in plain order, and otherwise as it was handed out.
+    """
+    middle = ("server", *pipeline.place.middle(pipeline))
+    clients = (own for name, own in views.items() if own and name not in middle)
+    for own in clients if pipeline.encode.agrees else ():
+        if (order := order_known(own)) is not None:
+            return trained_from(own[0]), order
+    return start, None
 
 
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
@@ -176,18 +193,6 @@ def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, *, say
     return Witness(given, got, coins, sent)
 
 
-def letters(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """All letters in a view, in their order."""
-    boxes = (box for box in view["inputs"] if isinstance(box, tuple))
-    return (one for box in boxes for one in box if isinstance(one, Mapping) and "kind" in one)
-
-
-def handed(view: Mapping[str, Any]) -> Tensor:
-    """The model that a client was handed, in its view. Raises: StopIteration where it was handed none."""
-    model: Tensor = next(one["body"]["model"] for one in letters(view) if one["kind"] == "model")
-    return model
-
-
 def _inbox(value: Any) -> Inbox:
     """The letters of an input; none where it is the result of work."""
     return tuple(Received(**one) for one in letters({"inputs": (value,)}) if "source" in one)
@@ -204,11 +209,13 @@ def _sent(view: Mapping[str, Any], given: Given, pipeline: Pipeline) -> Tensor:
     raise ProtocolError(f"{given.me} sent nothing")
 
 
-def _server(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: Tensor | None) -> Gathered:
+def _server(
+    view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: Tensor | None, order: Tensor | None
+) -> Gathered:
     if pipeline.release.shape == "scored":
         # Weighted votes are read as the model that the server made of them.
         return _model(server_model(view), view["given"]["roster"])
-    return _whole(read_server(view, pipeline.plain(), layout), pipeline, start)
+    return _whole(in_order(read_server(view, pipeline.plain(), layout), order), pipeline, start)
 
 
 def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
@@ -241,13 +248,7 @@ def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
     """The model of the next round, as a client trains it: what came of this one. Raises: SpecError on the last."""
     if len(views) < 2:
         raise SpecError("a client is handed what came of a round in the next one it takes part in, and there is none")
-    return _plain(views[1], pipeline)
-
-
-def _plain(view: Mapping[str, Any], pipeline: Pipeline) -> Tensor:
-    """The model that a client was handed, as it trains it: in hidden coordinates its own work makes it plain."""
-    plain = [value for value in view["inputs"] if isinstance(value, Tensor)] if pipeline.encode.agrees else []
-    return plain[0] if plain else handed(view)
+    return trained_from(views[1]) if pipeline.encode.agrees else handed(views[1])
 
 
 def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:

@@ -78,6 +78,8 @@ def command(
     if print_config:
         from croupier.toml_text import to_toml
 
+        print("# Put this into your description in place of its [protocol]. task.split.clients, or federation.cohort,")
+        print(f"# must be {needs.clients} there: the protocol is for so many clients a round.")
         print(to_toml({"protocol": advice.protocol.plain()}).rstrip())
         return
     options.give(advice.plain_data(), json, out, lambda: _show(needs, advice))

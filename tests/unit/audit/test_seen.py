@@ -20,8 +20,9 @@ from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.audit import seen as reading
+from croupier.audit.client_view import handed, trained_from
 from croupier.audit.question import SERVER, Adversary, adversaries, parse
-from croupier.audit.seen import begun, counted, handed, seen, shows
+from croupier.audit.seen import begun, counted, seen, shows
 from croupier.core.coins import Coins, Stream
 from croupier.core.update import Update
 from croupier.encode.fixed import FixedPoint
@@ -430,3 +431,21 @@ def test_a_client_reads_both_models_of_a_round_in_the_order_that_it_trains_in(na
     # The order that models travel in is another one, and is all that the server has.
     assert not torch.equal(handed(second).double(), joint)
     assert begun(one.views(SERVER), protocol, one.start) is one.start
+
+
+@pytest.mark.parametrize("name", [name for name, pipeline in ALL.items() if pipeline.encode.agrees])
+def test_a_client_puts_in_order_what_its_coalition_sees(name: str) -> None:
+    """Before noise, what clients sent is what they learnt: in plain order, by the model that they trained."""
+    one = staged(name)
+    together = parse("server+client", one.pipeline)
+    got, alone = one.read(together), one.read(SERVER)
+    assert got.ids is not None
+    assert got.rows is not None
+    assert alone.rows is not None
+    by_name = [got.ids.index(client) for client in one.clients]
+    if one.pipeline.privacy.noiseless:
+        assert torch.allclose(got.rows[by_name], one.trained, atol=1e-6)
+    assert torch.equal(got.rows.sort(1).values, alone.rows.sort(1).values) or one.pipeline.encode.form == "delta"
+    assert not torch.equal(got.rows, alone.rows)
+    (first, *_) = one.views(together)[next(name for name in one.views(together) if name in one.clients)]
+    assert torch.equal(begun(one.views(together), one.pipeline.plain(), one.start), trained_from(first))

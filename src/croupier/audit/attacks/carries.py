@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from croupier.audit.attacks.separation import study as study
-from croupier.audit.seen import counted, letters
+from croupier.audit.client_view import letters
+from croupier.audit.seen import counted
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.encode.residues import Counted

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.seen import handed, seen
+from croupier.audit.client_view import handed
+from croupier.audit.seen import seen
 from croupier.core.update import Gathered, Layout, Slice
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline

@@ -14,9 +14,10 @@ from typing import Any
 
 from torch import Tensor
 
+from croupier.audit.client_view import handed
 from croupier.audit.question import Adversary
 from croupier.audit.recorded.files import KeptRounds, RecordedRound, Seen
-from croupier.audit.seen import Kind, begun, handed, seen, server_model, shows
+from croupier.audit.seen import Kind, begun, seen, server_model, shows
 from croupier.core.update import Gathered, Layout
 from croupier.errors import CroupierError, SpecError
 from croupier.pipeline import Pipeline

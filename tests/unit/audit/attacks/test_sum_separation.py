@@ -12,7 +12,7 @@ from tests.scenes import Here
 from torch import Tensor
 
 from croupier.audit.attacks.separation import ObservedSum, observed_sums, own_update, recover
-from croupier.audit.seen import handed
+from croupier.audit.client_view import handed
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
 from croupier.core.view import facts

@@ -1,0 +1,75 @@
+"""What a client's own view holds: the model that it was handed and, where coordinates are hidden, their order.
+
+Whoever takes part in hidden coordinates (`encode.hidden`) knows the rule behind them. Its view holds what its own work
+gave: the model in plain order before it trains, its update as it left after that. From these a coalition with such a
+client puts in order what its other parties see. `audit.seen` reads views by this, and attacks take models from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from croupier.core.update import Gathered
+
+
+def letters(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All letters in a view, in their order."""
+    boxes = (box for box in view["inputs"] if isinstance(box, tuple))
+    return (one for box in boxes for one in box if isinstance(one, Mapping) and "kind" in one)
+
+
+def handed(view: Mapping[str, Any]) -> Tensor:
+    """The model that a client was handed, in its view. Raises: StopIteration where it was handed none."""
+    model: Tensor = next(one["body"]["model"] for one in letters(view) if one["kind"] == "model")
+    return model
+
+
+def trained_from(view: Mapping[str, Any]) -> Tensor:
+    """The model that a client was handed, as it trains it: in hidden coordinates its own work makes it plain."""
+    before, _, _ = _around_training(view)
+    return before[0] if before else handed(view)
+
+
+def order_known(views: Sequence[Mapping[str, Any]]) -> Tensor | None:
+    """For each plain coordinate where it lay in what travelled in a round, by a client's views of it and of the next.
+
+    Values tell: the client's update before and after it was permuted or, where noise came between, the next model as it
+    was handed out and in plain order. Where several values are equal, which of them lay where is not told, and guessed.
+    None where the views hold neither.
+    """
+    before, trained, after = _around_training(views[0])
+    if trained is not None and after:
+        start = before[0] if before else handed(views[0])
+        for plain in (trained, trained - start):
+            if torch.equal(plain.sort().values, after[0].sort().values):
+                return _matched(plain, after[0])
+    if len(views) > 1 and _around_training(views[1])[0]:
+        return _matched(trained_from(views[1]), handed(views[1]))
+    return None
+
+
+def in_order(got: Gathered, order: Tensor | None) -> Gathered:
+    """What was seen, with its coordinates in plain order where that is known, and else as they came."""
+    if order is None:
+        return got
+    rows = None if got.rows is None else got.rows[:, order]
+    return replace(got, rows=rows, sums=None if got.sums is None else got.sums[order])
+
+
+def _around_training(view: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None, list[Tensor]]:
+    """What the client's work on vectors gave before it trained, the weights that it trained, and what it gave after."""
+    inputs = view["inputs"]
+    at = next((at for at, one in enumerate(inputs) if isinstance(one, Mapping) and "vector" in one), len(inputs))
+    before, after = ([one for one in some if isinstance(one, Tensor)] for some in (inputs[:at], inputs[at + 1 :]))
+    return before, inputs[at]["vector"] if at < len(inputs) else None, after
+
+
+def _matched(plain: Tensor, moved: Tensor) -> Tensor:
+    order = torch.empty(len(plain), dtype=torch.long)
+    order[plain.argsort(stable=True)] = moved.argsort(stable=True)
+    return order
