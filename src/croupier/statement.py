@@ -113,7 +113,7 @@ def explain(
         must_not_collude=tolerance.apart,
         privacy_threshold=tolerance.privacy if pipeline.release.hides or place.keeps_ids else NAMED,
         integrity_threshold=tolerance.integrity,
-        liveness_threshold=tolerance.liveness,
+        liveness_threshold="; ".join(filter(None, (tolerance.liveness, pipeline.encode.waits_for()))),
         encoding=(*pipeline.encode.says(), *met),
         warnings=dict(pipeline.encode.warns()),
         differential_privacy=_noise(pipeline, noise, rounds or 1),

@@ -9,6 +9,7 @@ import pytest
 from croupier import systems
 from croupier.aggregate.mean import Scaled
 from croupier.encode.fixed import FixedPoint
+from croupier.encode.hidden import HiddenUnits
 from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
@@ -122,3 +123,16 @@ def test_a_permutation_is_said_to_be_obfuscation_with_what_undoes_it() -> None:
     assert "once for the epoch" in explain(systems.tazza(kept=True)).warnings["matching"]
     # Nothing measured is said here as if it followed from the description.
     assert not any(character.isdigit() for text in said.values() for character in text)
+
+
+@pytest.mark.parametrize(
+    ("encode", "said"),
+    [
+        (HiddenUnits(), "before the first round, and when clients join, all enrolled clients must come and agree"),
+        (HiddenUnits(newcomers="welcome"), "; before the first round, all enrolled clients must come and agree"),
+        (HiddenUnits(agree="round"), "a round also needs a client that knows the last rule"),
+    ],
+)
+def test_who_must_come_to_agree_is_said(encode: HiddenUnits, said: str) -> None:
+    assert said in explain(Pipeline(encode=encode)).liveness_threshold
+    assert explain(Pipeline()).liveness_threshold.endswith("above the quorum")

@@ -6,24 +6,17 @@ there are newcomers, tell them the secret (`welcome`) or agree on a new one with
 another one each time unless it is `kept`. A client that is absent from a round is not excused from this: an epoch's
 outcome needs everybody's signature.
 
-An agreement may be half done where the server gave up on it or was killed, and is started again: some hold its outcome,
-and others signed it and did not get it. They cannot use the epoch they held before, so that everybody agrees anew.
-
 `epochs.conduct` takes it where `protocol.encode.agree = "epoch"` (the default), in simulations and at deployed servers
 (`service.chair`). `each_round` is the other way.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-
 from croupier.agree.agreement import AgreementCall, why
 from croupier.agree.board import SERVER
 from croupier.agree.called import JOINT, MOVE, WELCOME, Called
 from croupier.agree.conduct import Conduct, PublicFacts, RoundDecision, Steps, draw_first, first_reason, reason_of
 from croupier.agree.move_model import movers_of
-from croupier.agree.standing import PublicStanding
 from croupier.agree.welcome import liars
 from croupier.core.epoch import Epoch, Frame
 from croupier.errors import ProtocolError
@@ -39,44 +32,27 @@ def agree_for_epoch(facts: PublicFacts) -> Conduct:
     Raises: ProtocolError when clients do not agree, or no model comes of what they were called for.
     """
     everyone = facts.meeting.enrolled
-    known = {who: facts.known(who) for who in everyone}
-    epoch, without = common_epoch(known), lacking(known)
-    if epoch is None:
-        yield from _settle(facts)
-    elif without and facts.rules.newcomers == "welcome":
-        yield from _welcome(facts, epoch, without)
-    elif without:
-        yield from _renew(facts)
+    held = {who: epoch for who in everyone if (epoch := facts.known(who).epoch) is not None}
+    new = tuple(who for who in everyone if who not in held)
+    if not held:
+        yield from _settle(facts, 0)
+    elif new and facts.rules.newcomers == "welcome":
+        yield from _welcome(facts, next(iter(held.values())), new)
+    elif new:
+        yield from _renew(facts, held)
     yield from _move(facts)
     yield from draw_first(facts, everyone)
     return RoundDecision(tuple(who for who in everyone if facts.known(who).older))
 
 
-def common_epoch(known: Mapping[str, PublicStanding]) -> Epoch | None:
-    """The epoch that most clients hold, and of several such the latest; None where nobody holds one."""
-    held = Counter(one.epoch for one in known.values() if one.epoch is not None)
-    return max(held, key=lambda epoch: (held[epoch], epoch.number), default=None)
-
-
-def lacking(known: Mapping[str, PublicStanding]) -> tuple[str, ...]:
-    """Clients that cannot use the common epoch: they do not hold it, or signed a later outcome that they never got."""
-    epoch = common_epoch(known)
-    return tuple(who for who, one in known.items() if epoch is None or one.epoch != epoch or one.signed != epoch.number)
-
-
 def _welcome(facts: PublicFacts, epoch: Epoch, without: tuple[str, ...]) -> Steps:
-    """The epoch's secret for newcomers, or a new epoch where not all who agreed got its outcome and none was used.
+    """The epoch's secret for newcomers, from those who agreed on it and are still there.
 
-    Once a model lies in the epoch's coordinates, one of those who agreed and lacks its secret is left as it is: this
-    protocol moves no model, and who agreed is not welcomed. Raises: ProtocolError, also when too few of those who
+    One of those who agreed and does not hold it is left as it is. Raises: ProtocolError where too few of those who
     agreed are left for a newcomer to believe them.
     """
-    enrolled, number = facts.meeting.enrolled, facts.meeting.number
-    if set(without) & set(epoch.roster) and not any(model.frame for model in facts.models()):
-        yield from _renew(facts)
-        return
     new = tuple(who for who in without if who not in epoch.roster)
-    holders = tuple(who for who in epoch.roster if who in enrolled)
+    holders = tuple(who for who in epoch.roster if who in facts.meeting.enrolled)
     if not new:
         return
     if len(holders) <= (need := liars(epoch)):
@@ -85,14 +61,12 @@ def _welcome(facts: PublicFacts, epoch: Epoch, without: tuple[str, ...]) -> Step
             f"{epoch.number} are still there, and {need + 1} must tell its secret; start a new run"
         )
     # Who does not get the secret now is welcomed again before the next round.
-    yield Called.handing(WELCOME, number, epoch, new, holders)
+    yield Called.handing(WELCOME, facts.meeting.number, epoch, new, holders)
 
 
-def _settle(facts: PublicFacts) -> Steps:
+def _settle(facts: PublicFacts, number: int) -> Steps:
     """An epoch's agreement: over once every client holds its outcome. Raises: ProtocolError after `TRIES` attempts."""
     meeting = facts.meeting
-    # A number that anybody signed an outcome for is spent.
-    number = max(facts.known(who).signed for who in meeting.enrolled) + 1
     call = AgreementCall(facts.run, number, meeting.number, meeting.enrolled, facts.next_attempt(number))
     for left in reversed(range(TRIES)):
         reports = yield Called.agreement(JOINT, meeting.number, call)
@@ -103,12 +77,12 @@ def _settle(facts: PublicFacts) -> Steps:
     raise ProtocolError(why(tried, complaints, first_reason(reports), facts.public, TRIES))
 
 
-def _renew(facts: PublicFacts) -> Steps:
+def _renew(facts: PublicFacts, held: dict[str, Epoch]) -> Steps:
     """A new epoch among everybody. Raises: ProtocolError, also where too few of an epoch's roster are still there."""
     enrolled = facts.meeting.enrolled
-    for epoch in dict.fromkeys(one for who in enrolled if (one := facts.known(who).epoch) is not None):
+    for epoch in dict.fromkeys(held.values()):
         epoch.follows(enrolled, (len(enrolled) - 1) // 3)
-    yield from _settle(facts)
+    yield from _settle(facts, max(facts.known(who).signed for who in held) + 1)
 
 
 def _move(facts: PublicFacts) -> Steps:

@@ -6,6 +6,9 @@ model lies under (`each_round`). In the second way Tazza's clients fetch a round
 `seats` makes both. A newcomer believes what more than `faulty` holders tell it alike, so that one of them is honest;
 where a rule is handed on, `seats` sets `faulty` to 0, and says why one holder is enough.
 
+The epoch and who agreed on it are what the server's notice says: a server that invents an epoch, of clients that help
+it, makes a newcomer accept a secret that the server knows.
+
 For newcomers the default is a new epoch instead, whose secret says nothing of earlier rounds: whoever is welcomed can
 undo the rules of every round of the epoch, and so can anybody it tells.
 

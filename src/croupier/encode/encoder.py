@@ -253,6 +253,10 @@ class Encoder(Part):
         """
         return ()
 
+    def waits_for(self) -> str:
+        """Whom a run waits for beyond those for whom the placement does; empty where nobody."""
+        return ""
+
     def says(self) -> tuple[str, ...]:
         """Lines of the statement: losses and what travels in the clear."""
         how = {

@@ -265,6 +265,10 @@ class HiddenUnits(Floats, use="hidden-units"):
         """How often nobody who is invited knows the last rule, where clients agree on one every round."""
         return words.lost_rounds(self.rules, enrolled, invited, by_name) if self.every_round else ()
 
+    def waits_for(self) -> str:
+        """Those who have to agree."""
+        return words.waits_for(self.rules)
+
     def says(self) -> tuple[str, ...]:
         """What is permuted, and by what."""
         return (*super().says(), *words.permuted(self.rules), *(words.RECORDS if self.samples else ()))

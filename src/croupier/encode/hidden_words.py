@@ -38,6 +38,14 @@ def permuted(rules: AgreementRules) -> tuple[str, str]:
     )
 
 
+def waits_for(rules: AgreementRules) -> str:
+    """Without whom there is no agreement, and so no round."""
+    if rules.agree == "round":
+        return "a round also needs a client that knows the last rule, and enough clients that agree on the next one"
+    when = "before the first round" if rules.newcomers == "welcome" else "before the first round, and when clients join"
+    return f"{when}, all enrolled clients must come and agree on a secret: if one does not, the run ends"
+
+
 def _each_round(rules: AgreementRules) -> str:
     """What it means that those invited agree anew every round."""
     chosen = (

@@ -16,7 +16,6 @@ from croupier.agree.board import SERVER
 from croupier.agree.called import AttemptReport, Called, Reports
 from croupier.agree.conduct import PublicFacts, RoundDecision
 from croupier.agree.epochs import conduct
-from croupier.agree.one_epoch import lacking
 from croupier.core.update import Model
 from croupier.errors import ProtocolError
 from croupier.service.attendance import Attendance
@@ -71,8 +70,8 @@ class Chair:
         roster, plan, attendance = self.server.member.roster, self.server.member.plan, self.attendance
         enrolled = plan.there(roster.clients, number)
         every_round = self.rules.agree == "round"
-        without = lacking({who: attendance.facts(who).standing for who in enrolled})
-        wanted = cohort if every_round else enrolled if without else ()
+        lacking = any(attendance.facts(who).standing.epoch is None for who in enrolled)
+        wanted = cohort if every_round else enrolled if lacking else ()
         await attendance.wait(lambda: all(map(attendance.here, wanted)), roster.timetable.phase)
         absent = frozenset(who for who in enrolled if every_round and not attendance.here(who))
         return UpcomingRound(number, enrolled, cohort, absent, roster.quorum, plan.attempts)

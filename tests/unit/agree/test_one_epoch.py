@@ -1,4 +1,4 @@
-"""What a conductor of epochs calls for, from standings alone: where clients have left, or it was stopped midway."""
+"""What a conductor of epochs calls for, from standings alone, where clients have left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from tests.boards import RUN
 
 from croupier.agree.before_round import AgreementRules, UpcomingRound
-from croupier.agree.called import JOINT, MOVE, WELCOME, Called
+from croupier.agree.called import WELCOME, Called
 from croupier.agree.conduct import PublicFacts
 from croupier.agree.one_epoch import agree_for_epoch
 from croupier.agree.seats import form_of
@@ -23,8 +23,7 @@ from croupier.errors import ProtocolError
 Newcomers = Literal["epoch", "welcome"]
 FOUR = ("c0", "c1", "c2", "c3")
 FIRST = Epoch(0, 0, FOUR, b"0" * 32)
-SECOND = Epoch(1, 3, (*FOUR, "c4"), b"1" * 32)
-PLAIN, HIDDEN = Model(torch.zeros(2)), Model(torch.zeros(2), FIRST.frame(2).pack())
+HIDDEN = Model(torch.zeros(2), FIRST.frame(2).pack())
 
 
 def called_next(
@@ -38,8 +37,8 @@ def called_next(
     return next(agree_for_epoch(facts), None)
 
 
-def holding(epoch: Epoch, who: tuple[str, ...], *older: Epoch) -> dict[str, PublicStanding]:
-    return dict.fromkeys(who, PublicStanding(epoch.number, epoch, older))
+def holding(epoch: Epoch, who: tuple[str, ...]) -> dict[str, PublicStanding]:
+    return dict.fromkeys(who, PublicStanding(epoch.number, epoch))
 
 
 def test_a_welcome_calls_those_who_are_still_there() -> None:
@@ -62,27 +61,6 @@ def test_too_few_who_stay_are_said() -> None:
 def test_where_everybody_holds_the_epoch_nothing_is_called() -> None:
     for newcomers in get_args(Newcomers):
         assert called_next(newcomers, holding(FIRST, FOUR)) is None
-
-
-def test_a_renewal_that_was_half_done_is_made_anew() -> None:
-    """c1 signed the new epoch and never got it: it can use neither, whatever the others hold."""
-    half = {**holding(SECOND, ("c0", "c2", "c3"), FIRST), **holding(SECOND, ("c4",))}
-    called = called_next("epoch", {**half, "c1": PublicStanding(1, FIRST)})
-    assert called is not None
-    assert (called.what, called.roster, called.terms["number"]) == (JOINT, (*FOUR, "c4"), 2)
-    # Once all hold it, only the model is moved.
-    moved = called_next("epoch", {**half, **holding(SECOND, ("c1",), FIRST)})
-    assert moved is not None
-    assert moved.what == MOVE
-
-
-@pytest.mark.parametrize("got", [(), ("c0",), ("c0", "c1", "c2")])
-@pytest.mark.parametrize("newcomers", ["epoch", "welcome"])
-def test_a_first_agreement_that_was_half_done_is_made_anew(newcomers: Newcomers, got: tuple[str, ...]) -> None:
-    signed = dict.fromkeys(FOUR, PublicStanding(0)) | holding(FIRST, got)
-    called = called_next(newcomers, signed, PLAIN, before=0)
-    assert called is not None
-    assert (called.what, called.roster, called.terms["number"]) == (JOINT, FOUR, 1)
 
 
 def test_who_agreed_and_lost_the_secret_is_nobody_to_be_welcomed() -> None:
