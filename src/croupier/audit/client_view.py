@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,19 +39,27 @@ def trained_from(view: Mapping[str, Any]) -> Tensor:
 def order_known(views: Sequence[Mapping[str, Any]]) -> Tensor | None:
     """For each plain coordinate where it lay in what travelled in a round, by a client's views of it and of the next.
 
-    Values tell: the client's update before and after it was permuted or, where noise came between, the next model as it
-    was handed out and in plain order. Where several values are equal, which of them lay where is not told, and guessed.
-    None where the views hold neither.
+    Values tell: the client's update before and after it was permuted, unless noise came between, and the next model in
+    plain order and as it was handed out. Coordinates that are equal in both are not told apart. None where the views
+    hold neither.
     """
+    pairs = list[tuple[Tensor, Tensor]]()
     before, trained, after = _around_training(views[0])
     if trained is not None and after:
         start = before[0] if before else handed(views[0])
-        for plain in (trained, trained - start):
-            if torch.equal(plain.sort().values, after[0].sort().values):
-                return _matched(plain, after[0])
+        pairs += [(plain, after[0]) for plain in (trained, trained - start) if _same_values(plain, after[0])][:1]
     if len(views) > 1 and _around_training(views[1])[0]:
-        return _matched(trained_from(views[1]), handed(views[1]))
-    return None
+        pairs += [(plain, moved)] if _same_values(plain := trained_from(views[1]), moved := handed(views[1])) else []
+    if not pairs:
+        return None
+    plains, moves = (np.lexsort([one.numpy() for one in each]) for each in zip(*pairs, strict=True))
+    order = np.empty(len(plains), np.int64)
+    order[plains] = moves
+    return torch.from_numpy(order)
+
+
+def _same_values(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.sort().values, other.sort().values)
 
 
 def in_order(got: Gathered, order: Tensor | None) -> Gathered:
@@ -67,9 +76,3 @@ def _around_training(view: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | No
     at = next((at for at, one in enumerate(inputs) if isinstance(one, Mapping) and "vector" in one), len(inputs))
     before, after = ([one for one in some if isinstance(one, Tensor)] for some in (inputs[:at], inputs[at + 1 :]))
     return before, inputs[at]["vector"] if at < len(inputs) else None, after
-
-
-def _matched(plain: Tensor, moved: Tensor) -> Tensor:
-    order = torch.empty(len(plain), dtype=torch.long)
-    order[plain.argsort(stable=True)] = moved.argsort(stable=True)
-    return order
