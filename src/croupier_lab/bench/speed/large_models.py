@@ -45,7 +45,7 @@ def measure(size: LargeModelSize, seed: int, watch: Watch = ignore) -> dict[str,
     for protocol in PROTOCOLS:
         watch(protocol)
         found["rows"].append(apart(streamed_once, protocol, size, seed))
-    moved = rates(3)["moved"]
+    moved = rates(3)["moved in memory"]
     for row in found["rows"]:
         # `rates` counts what a copy reads and what it writes, so that each sent byte counts twice.
         row["copy_s"] = 2 * row["bytes_sent"] / moved

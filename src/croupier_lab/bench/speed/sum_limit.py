@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,11 @@ def _sealing() -> Callable[[], None]:
     return go
 
 
-def _copying() -> Callable[[], None]:
-    source, target = np.ones(_PIECE, np.uint8), np.ones(_PIECE, np.uint8)
+def _copying(size: int) -> Callable[[], None]:
+    source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
 
     def go() -> None:
-        for _ in range(_BYTES // _PIECE):
+        for _ in range(max(1, _BYTES // size)):
             target[:] = source
 
     return go

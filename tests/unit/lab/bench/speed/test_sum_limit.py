@@ -49,5 +49,5 @@ def test_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sum_limit, "_BYTES", 1 << 20)
     monkeypatch.setattr(sum_limit, "_LARGE", 1 << 18)
     found = sum_limit.rates(1)
-    assert set(found) == {"drawn", "sealed", "moved"}
+    assert set(found) == {"drawn", "sealed", "moved", "moved in memory"}
     assert all(rate > 1e6 for rate in found.values())
