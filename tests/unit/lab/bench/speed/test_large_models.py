@@ -89,7 +89,7 @@ def test_the_command_says_seconds_memory_and_bytes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(large_models, "apart", lambda work, *arguments: work(*arguments))
-    monkeypatch.setattr(large_models, "rates", lambda _: {"moved": 1e9})
+    monkeypatch.setattr(large_models, "rates", lambda _: {"moved in memory": 1e9})
     monkeypatch.setattr(large_models, "keep_freed", lambda: True)
     found = Shell(monkeypatch, capsys).json("bench", "large", "--params", "9000", "--clients", "4")
     assert [row["protocol"] for row in found["rows"]] == ["rns-servers", "intra"]
