@@ -122,7 +122,7 @@ def rows(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
             layers.append(Residue(Gated(width, 5)))
         elif kind == "batch":
             layers.append(nn.BatchNorm1d(width))
-        elif kind == "group":
+        elif kind == "group" and width > 1:
             # Not one number a group: of that only rounding is left, and then made large.
             groups = [count for count in (1, 2, 3) if width % count == 0 and width > count]
             layers.append(nn.GroupNorm(draw(st.sampled_from(groups)), width))
