@@ -4,7 +4,9 @@ A write is answered when it is on disk (WAL, full synchronisation); writes that 
 Bodies are sealed under keys of their attempt, so that erasing 32 bytes makes all of them unreadable. There are two: the
 attempt's own for what came and for steps (`own_keys`), and one for what is held for others (`attempts.vault`).
 `service.store` says when each is erased. The database overwrites what it deletes, and its log is emptied when an
-attempt ends and when the store is opened. Copies that a disk or a file system makes of the database are beyond it.
+attempt ends and when the store is opened. Where another process reads the database just then, or this one is killed
+between both, the log keeps the keys until the next of these moments. Copies that a disk or a file system makes of the
+database are beyond it.
 
 `service.store` derives from `Database` and says what is kept. `service.player` and `service.seated` wait for their
 writes with `on_disk`.
